@@ -1,0 +1,1 @@
+"""Open Model Atlas."""
