@@ -1,0 +1,27 @@
+"""Normalisation over the model width."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from openmodelatlas.parts.precision import upcast
+
+
+class RMSNorm(nn.Module):
+    r"""Divides each position's features by their root mean square, then scales every feature by a learned gain.
+
+    Equation:
+        \out_i = \frac{\port{x}_i}{\sqrt{\frac{1}{D}\sum_{j=1}^{D}\port{x}_j^{2} + \const{eps}}}\;\param{weight}_i
+
+    Dtype: the division runs in float32 and is rounded to the input's dtype before the gain is applied.
+    Sources: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
+    """
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.empty(width))
+
+    def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
+        y = upcast(x)
+        return (y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + self.eps)).type_as(x) * self.weight
