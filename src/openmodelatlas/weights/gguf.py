@@ -1,0 +1,377 @@
+"""GGUF files, versions 2 and 3: the header and the place of every tensor, read without trusting one number in it.
+
+Every count, length and offset is held against the bytes that are really there before it is used, so a damaged or
+hostile file ends in `NotACheckpoint` and never in a huge allocation, an endless loop or a read outside the file.
+"""
+
+import contextlib
+import mmap
+import os
+import stat
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from openmodelatlas.errors import NotACheckpoint
+from openmodelatlas.records.report import Header, StoredTensor
+from openmodelatlas.weights.ggml import TYPES
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+DEFAULT_ALIGNMENT = 32
+SHORT_ARRAY = 64  # arrays up to this length are decoded at once; longer ones stay in the file until asked for
+LONGEST_NAME = 65535  # the format's own limit for keys
+MOST_DIMENSIONS = 4
+LARGEST_ALIGNMENT = 1 << 20
+
+_U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
+_BOOL, _STRING, _ARRAY = 7, 8, 9
+_SCALARS: dict[int, struct.Struct] = {
+    0: struct.Struct("<B"),
+    1: struct.Struct("<b"),
+    2: struct.Struct("<H"),
+    3: struct.Struct("<h"),
+    4: _U32,
+    5: struct.Struct("<i"),
+    6: struct.Struct("<f"),
+    _BOOL: struct.Struct("<B"),
+    10: _U64,
+    11: struct.Struct("<q"),
+    12: struct.Struct("<d"),
+}
+_TYPE_NAMES = (
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "float32",
+    "bool",
+    "string",
+    "array",
+    "uint64",
+    "int64",
+    "float64",
+)
+_SMALLEST_PAIR = 8 + 4 + 1  # an empty key, a type, one byte
+_SMALLEST_TENSOR = 8 + 4 + 8 + 4 + 8  # an empty name, one dimension, a type, an offset
+
+
+class LazyArray(NamedTuple):
+    """A metadata array that is still in the file."""
+
+    kind: int
+    length: int
+    start: int
+
+
+class GGUFFile:
+    """An open GGUF file. Keep it open while views from `tensor_bytes` are in use; a context manager."""
+
+    def __init__(self, path: Path, data: mmap.mmap, header: Header, arrays: Mapping[str, LazyArray], used: int) -> None:
+        self.path, self.header = path, header
+        self.header_bytes = used
+        self._data, self._arrays = data, arrays
+        self._tensors = {t.name: t for t in header.tensors}
+
+    def tensor_bytes(self, name: str) -> memoryview:
+        """The stored bytes of a tensor, as they are in the file; KeyError if there is no such tensor."""
+        tensor = self._tensors[name]
+        return memoryview(self._data)[tensor.offset : tensor.offset + tensor.bytes]
+
+    def value(self, key: str) -> Any:
+        """A metadata value, arrays decoded in full; KeyError if there is no such key."""
+        if key not in self._arrays:
+            return self.header.metadata[key]
+        lazy = self._arrays[key]
+        return _Cursor(self._data, self.path, lazy.start).elements(lazy.kind, lazy.length, key)
+
+    def section(self, prefix: str) -> dict[str, Any]:
+        """Every metadata pair whose key starts with `prefix`, arrays decoded in full."""
+        return {key: self.value(key) for key in self.header.metadata if key.startswith(prefix)}
+
+    def close(self) -> None:
+        """Let go of the file. Views still held keep their pages mapped until they are dropped."""
+        with contextlib.suppress(BufferError):  # a view is still out; the mapping ends with it
+            self._data.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def open_gguf(path: str | os.PathLike[str]) -> GGUFFile:
+    """Open a GGUF file and read its header. NotACheckpoint says what is wrong with a file that is not one."""
+    where = Path(path)
+    data = _map(where)
+    try:
+        return _parse(where, data)
+    except BaseException:
+        data.close()
+        raise
+
+
+def _map(path: Path) -> mmap.mmap:
+    try:
+        status = os.stat(path)
+        if stat.S_ISDIR(status.st_mode):
+            raise NotACheckpoint("a directory, not a checkpoint file", where=str(path), fix="name the .gguf file in it")
+        if not stat.S_ISREG(status.st_mode):  # a pipe would block, a device has no size
+            raise NotACheckpoint("not a regular file", where=str(path))
+        if status.st_size == 0:
+            raise NotACheckpoint("empty file", where=str(path))
+        with open(path, "rb") as file:
+            # A private copy-on-write mapping: torch warns of read-only buffers, and nothing here can reach the file.
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except FileNotFoundError:
+        raise NotACheckpoint("no such file", where=str(path)) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise NotACheckpoint(f"cannot be opened ({reason})", where=str(path)) from None
+
+
+def shown(name: str) -> str:
+    """A name from a file, safe to print: quoted, control characters escaped, cut at 80."""
+    return repr(name if len(name) <= 80 else name[:77] + "...")
+
+
+class _Cursor:
+    """A position in the file that cannot pass its end."""
+
+    def __init__(self, data: mmap.mmap, path: Path, at: int = 0) -> None:
+        self.data, self.path, self.at, self.size = data, path, at, len(data)
+
+    def fail(self, what: str, **facts: Any) -> NotACheckpoint:
+        return NotACheckpoint(what, where=str(self.path), **facts)
+
+    def need(self, count: int, what: str) -> int:
+        """Where the next `count` bytes start; moves past them."""
+        start = self.at
+        if count > self.size - start:
+            raise self.fail(
+                f"truncated: {what} needs {count} bytes at byte {start}",
+                expected=f"{start + count} bytes",
+                found=f"{self.size}",
+            )
+        self.at = start + count
+        return start
+
+    def number(self, form: struct.Struct, what: str) -> Any:
+        return form.unpack_from(self.data, self.need(form.size, what))[0]
+
+    def text(self, what: str, longest: int | None = None) -> str:
+        length = self.number(_U64, f"the length of {what}")
+        if longest is not None and length > longest:
+            raise self.fail(f"the length of {what} is absurd", expected=f"at most {longest} bytes", found=length)
+        start = self.need(length, what)
+        try:
+            return self.data[start : self.at].decode()
+        except UnicodeDecodeError:
+            raise self.fail(f"{what} at byte {start} is not UTF-8") from None
+
+    def value(self, kind: int, key: str) -> Any:
+        what = f"the value of {shown(key)}"
+        if kind == _STRING:
+            return self.text(what)
+        if kind == _ARRAY:
+            return self.array(key)
+        if kind not in _SCALARS:
+            raise self.fail(f"{what} has an unknown type", expected="0 to 12", found=kind)
+        number = self.number(_SCALARS[kind], what)
+        if kind != _BOOL:
+            return number
+        if number > 1:
+            raise self.fail(f"{what} is a bool", expected="0 or 1", found=number)
+        return bool(number)
+
+    def array(self, key: str) -> Any:
+        """A short array as a list; a long one as a LazyArray, its bytes walked over and its lengths checked."""
+        what = f"the array {shown(key)}"
+        kind, length = self.number(_U32, f"the type of {what}"), self.number(_U64, f"the length of {what}")
+        if kind == _ARRAY:
+            raise self.fail(f"{what} holds arrays; nested arrays are not read")
+        if kind != _STRING and kind not in _SCALARS:
+            raise self.fail(f"{what} has an unknown element type", expected="0 to 12", found=kind)
+        smallest = 8 if kind == _STRING else _SCALARS[kind].size
+        if length > (self.size - self.at) // smallest:
+            raise self.fail(
+                f"truncated: {what} claims {length} elements",
+                expected=f"at least {length * smallest} bytes",
+                found=f"{self.size - self.at} left",
+            )
+        start = self.at
+        if length <= SHORT_ARRAY:
+            return self.elements(kind, length, key)
+        if kind == _STRING:
+            self.skip_strings(length, what)
+        else:
+            self.need(length * smallest, what)
+        return LazyArray(kind, length, start)
+
+    def skip_strings(self, count: int, what: str) -> None:
+        # Bare local names: this loop runs once per vocabulary entry and per merge.
+        data, at, last, unpack = self.data, self.at, self.size - 8, _U64.unpack_from
+        for _ in range(count):
+            if at > last:
+                break
+            at += 8 + unpack(data, at)[0]
+        else:
+            if at <= self.size:
+                self.at = at
+                return
+        raise self.fail(
+            f"truncated: the strings of {what} run past the end",
+            expected=f"{count} strings",
+            found=f"{self.size} bytes in the file",
+        )
+
+    def elements(self, kind: int, length: int, key: str) -> list[Any]:
+        what = f"the array {shown(key)}"
+        if kind == _STRING:
+            return [self.text(f"an element of {what}") for _ in range(length)]
+        form = _SCALARS[kind]
+        start = self.need(length * form.size, what)
+        values: list[Any] = list(struct.unpack_from(f"<{length}{form.format[-1]}", self.data, start))
+        if kind == _BOOL and any(v > 1 for v in values):
+            raise self.fail(f"{what} holds bools", expected="0 or 1", found=max(values))
+        return [bool(v) for v in values] if kind == _BOOL else values
+
+
+def _parse(path: Path, data: mmap.mmap) -> GGUFFile:
+    cursor = _Cursor(data, path)
+    version = _version(cursor)
+    tensor_count = cursor.number(_U64, "the tensor count")
+    pair_count = cursor.number(_U64, "the metadata count")
+    for count, smallest, what in (
+        (pair_count, _SMALLEST_PAIR, "metadata pairs"),
+        (tensor_count, _SMALLEST_TENSOR, "tensors"),
+    ):
+        if count > (cursor.size - cursor.at) // smallest:
+            raise cursor.fail(
+                f"truncated: the header claims {count} {what}",
+                expected=f"at least {count * smallest} bytes",
+                found=f"{cursor.size - cursor.at} left",
+            )
+    metadata, arrays = _metadata(cursor, pair_count)
+    tensors, used = _tensors(cursor, tensor_count, _alignment(cursor, metadata))
+    header = Header(format=f"GGUF v{version}", path=str(path), file_bytes=len(data), metadata=metadata, tensors=tensors)
+    return GGUFFile(path, data, header, arrays, used)
+
+
+def _version(cursor: _Cursor) -> int:
+    start = cursor.need(min(4, cursor.size), "the magic")
+    magic = cursor.data[start : cursor.at]
+    if magic != MAGIC:
+        raise cursor.fail("not a GGUF file", expected=f"the first bytes {MAGIC!r}", found=repr(magic))
+    version: int = cursor.number(_U32, "the version")
+    if version in VERSIONS:
+        return version
+    if version & 0xFFFF == 0:
+        raise cursor.fail("a big-endian GGUF file; only little-endian ones are read")
+    raise cursor.fail("a GGUF version that is not read", expected="2 or 3", found=version)
+
+
+def _metadata(cursor: _Cursor, count: int) -> tuple[dict[str, object], dict[str, LazyArray]]:
+    metadata: dict[str, object] = {}
+    arrays: dict[str, LazyArray] = {}
+    for number in range(count):
+        key = cursor.text(f"metadata key {number}", LONGEST_NAME)
+        if key in metadata:
+            raise cursor.fail(f"the metadata key {shown(key)} stands twice")
+        value = cursor.value(cursor.number(_U32, f"the type of {shown(key)}"), key)
+        if isinstance(value, LazyArray):
+            arrays[key] = value
+            value = {"array": _TYPE_NAMES[value.kind], "length": value.length}
+        metadata[key] = value
+    return metadata, arrays
+
+
+def _alignment(cursor: _Cursor, metadata: Mapping[str, object]) -> int:
+    alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
+    if type(alignment) is int and 1 <= alignment <= LARGEST_ALIGNMENT and alignment & (alignment - 1) == 0:
+        return alignment
+    raise cursor.fail(
+        "general.alignment is absurd", expected=f"a power of two up to {LARGEST_ALIGNMENT}", found=shown(str(alignment))
+    )
+
+
+def _tensors(cursor: _Cursor, count: int, alignment: int) -> tuple[tuple[StoredTensor, ...], int]:
+    """The tensors with offsets from the start of the file, and the bytes that header and tensors take up together."""
+    relative = [_tensor(cursor, number) for number in range(count)]
+    base = -(-cursor.at // alignment) * alignment
+    names: set[str] = set()
+    tensors = []
+    for tensor in relative:
+        what = f"tensor {shown(tensor.name)}"
+        if tensor.name in names:
+            raise cursor.fail(f"{what} stands twice")
+        names.add(tensor.name)
+        if tensor.offset % alignment:
+            raise cursor.fail(f"{what} is not aligned", expected=f"a multiple of {alignment}", found=tensor.offset)
+        start = base + tensor.offset
+        if start + tensor.bytes > cursor.size:
+            raise cursor.fail(
+                f"truncated: {what} ends beyond the file",
+                expected=f"{start + tensor.bytes} bytes",
+                found=f"{cursor.size}",
+            )
+        tensors.append(
+            StoredTensor(
+                name=tensor.name,
+                shape=tensor.shape,
+                type=tensor.type,
+                bytes=tensor.bytes,
+                offset=start,
+                shard=cursor.path.name,
+            )
+        )
+    end, before = cursor.at, None
+    used = cursor.at
+    for tensor in sorted(tensors, key=lambda t: t.offset):
+        if before is not None and tensor.offset < end:
+            raise cursor.fail(
+                f"tensors {shown(before)} and {shown(tensor.name)} overlap",
+                expected=f"byte {end} or later",
+                found=tensor.offset,
+            )
+        # What stands between two tensors is padding only if it is less than one alignment step.
+        used += tensor.bytes + min(tensor.offset - end, alignment - 1)
+        end, before = tensor.offset + tensor.bytes, tensor.name
+    return tuple(tensors), used + min(cursor.size - end, alignment - 1)
+
+
+def _tensor(cursor: _Cursor, number: int) -> StoredTensor:
+    name = cursor.text(f"the name of tensor {number}", LONGEST_NAME)
+    what = f"tensor {shown(name)}"
+    rank = cursor.number(_U32, f"the rank of {what}")
+    if not 1 <= rank <= MOST_DIMENSIONS:
+        raise cursor.fail(f"the rank of {what} is absurd", expected=f"1 to {MOST_DIMENSIONS}", found=rank)
+    sizes = [cursor.number(_U64, f"the shape of {what}") for _ in range(rank)]
+    kind, offset = cursor.number(_U32, f"the type of {what}"), cursor.number(_U64, f"the offset of {what}")
+    if kind not in TYPES:
+        raise cursor.fail(f"{what} has an unknown storage type", expected="a ggml type number", found=kind)
+    storage = TYPES[kind]
+    elements = 1
+    for size in sizes:
+        elements *= size
+    if elements == 0:
+        raise cursor.fail(f"{what} has no elements", found=f"shape {sizes}")
+    if sizes[0] % storage.elements:
+        raise cursor.fail(
+            f"the rows of {what} are not whole {storage.name} blocks",
+            expected=f"a multiple of {storage.elements}",
+            found=sizes[0],
+        )
+    return StoredTensor(
+        name=name,
+        shape=tuple(reversed(sizes)),
+        type=storage.name,
+        offset=offset,
+        shard="",
+        bytes=elements // storage.elements * storage.bytes,
+    )
