@@ -177,9 +177,9 @@ class Model(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "B T"], positions: Int[Tensor, "B T"], cache: Cache | None = None
     ) -> Float32[Tensor, "B T V"]:
+        x = self.embed(tokens)
         rope = self.rope(positions)
         mask = self.mask(positions, positions if cache is None else cache.positions)
-        x = self.embed(tokens)
         for i, block in enumerate(self.blocks):
             x = block(x, rope, mask, cache and cache.blocks[i], cache and cache.slots)
         return self.logits(self.unembed(self.norm(x)))

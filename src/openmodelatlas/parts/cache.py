@@ -27,8 +27,8 @@ class Cache(NamedTuple):
 class KeysValues(NamedTuple):
     """Everything that may be attended to."""
 
-    k: Float[Tensor, "B S K E"]
-    v: Float[Tensor, "B S K E"]
+    keys: Float[Tensor, "B S K E"]
+    values: Float[Tensor, "B S K E"]
 
 
 class UpdateCache(nn.Module):
@@ -37,8 +37,8 @@ class UpdateCache(nn.Module):
     Without a cache the new keys and values are all there is.
 
     Equation:
-        \out{k} = \port{cache.k}\left[\port{slots} \leftarrow \port{k}\right] \qquad
-        \out{v} = \port{cache.v}\left[\port{slots} \leftarrow \port{v}\right]
+        \out{keys} = \port{cache.k}\left[\port{slots} \leftarrow \port{k}\right] \qquad
+        \out{values} = \port{cache.v}\left[\port{slots} \leftarrow \port{v}\right]
 
     Dtype: the dtype of the buffers.
     """

@@ -131,7 +131,6 @@ class Graph:
     schema: str
     model: str
     family: str
-    title: str
     config: Mapping[str, Constant]
     axes: Mapping[str, int]
     dtype: str

@@ -41,7 +41,7 @@ def from_json(kind: Any, data: Any) -> Any:
         args = typing.get_args(kind)
         items = [args[0]] * len(data) if args[1:] == (Ellipsis,) else args
         return tuple(from_json(k, v) for k, v in zip(items, data, strict=True))
-    if origin is not None and issubclass(origin, Mapping):
+    if isinstance(origin, type) and issubclass(origin, Mapping):
         return {k: from_json(typing.get_args(kind)[1], v) for k, v in data.items()}
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         hints = typing.get_type_hints(kind)
@@ -88,7 +88,7 @@ def _schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
         if args[1:] == (Ellipsis,):
             return {"type": "array", "items": _schema(args[0], defs)}
         return {"type": "array", "prefixItems": [_schema(a, defs) for a in args], "items": False}
-    if origin is not None and issubclass(origin, Mapping):
+    if isinstance(origin, type) and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": _schema(args[1], defs)}
     if kind.__name__ not in defs:
         defs[kind.__name__] = {}  # placeholder: records may nest

@@ -1,0 +1,30 @@
+"""The tables beside a family's file: `FAMILY.pages.toml` (titles, symbols, axes) and `FAMILY.names.toml` (stored names)."""
+
+import functools
+import tomllib
+from importlib.resources import files
+from typing import Any
+
+from openmodelatlas.errors import CatalogError
+
+
+@functools.cache
+def table(family: str, kind: str) -> dict[str, Any]:
+    """The table `FAMILY.KIND.toml`."""
+    path = files(__package__) / f"{family}.{kind}.toml"
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CatalogError("no such table beside the family", where=f"models/{family}.{kind}.toml") from None
+    except tomllib.TOMLDecodeError as error:
+        raise CatalogError("not TOML", where=f"models/{family}.{kind}.toml", found=error) from None
+
+
+def pages(family: str) -> dict[str, Any]:
+    """Titles, sentences, symbols and axes: sections `axes`, `nodes`, `tensors`, `parameters`."""
+    return table(family, "pages")
+
+
+def names(family: str) -> dict[str, Any]:
+    """Stored tensor names and metadata keys of every checkpoint scheme."""
+    return table(family, "names")

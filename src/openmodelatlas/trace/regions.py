@@ -1,0 +1,124 @@
+"""Blocks proven identical: the whole depth is run once without storage, and equal subtrees fold into one region."""
+
+import hashlib
+import inspect
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.parts.cache import BlockCache, Cache
+from openmodelatlas.records.graph import Constant, Region
+from openmodelatlas.trace.run import Call, Tracer
+
+BLOCKS = "blocks"
+"""The attribute of every model that holds its blocks."""
+
+FULL_DEPTH = (2, 3, 5)
+"""Batch, positions and cache slots of the full-depth run: small, distinct, over 1."""
+
+
+@dataclass(frozen=True)
+class Census:
+    """What the full-depth run says: the regions, and the distinct parameters of the whole model."""
+
+    regions: tuple[Region, ...]
+    total: int
+    without_embedding: int
+
+
+def empty_cache(model: nn.Module, blocks: int, batch: int, positions: int, slots: int, dtype: torch.dtype) -> Cache:
+    """A cache of the shape that `model` takes, uninitialised, on the default device."""
+    c = model.config
+    shape = (batch, slots, c.num_key_value_heads, c.head_dim)
+    buffers = tuple(BlockCache(torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype)) for _ in range(blocks))
+    return Cache(
+        torch.empty(positions, dtype=torch.long), torch.empty(batch, slots, dtype=torch.long), buffers
+    )
+
+
+def census(variant: Variant) -> Census:
+    """Run every block on the meta device (no weights, no storage) and group the blocks by subtree hash."""
+    model = variant.build("meta")
+    batch, positions, slots = FULL_DEPTH
+    blocks: nn.ModuleList = getattr(model, BLOCKS)
+    tracer = Tracer(model)
+    with torch.device("meta"):
+        tokens = torch.empty(batch, positions, dtype=torch.long)
+        cache = empty_cache(model, len(blocks), batch, positions, slots, variant.dtype)
+        tracer(tokens, tokens.clone(), cache)
+    embedding = {id(p) for p in model.embed.parameters()}
+    unique = {id(p): p.numel() for p in model.parameters()}
+    return Census(
+        regions(blocks, tracer.calls),
+        sum(unique.values()),
+        sum(n for key, n in unique.items() if key not in embedding),
+    )
+
+
+def regions(blocks: nn.ModuleList, calls: dict[str, Call]) -> tuple[Region, ...]:
+    """Groups of blocks with equal subtrees, in order of first appearance."""
+    groups: dict[str, list[int]] = {}
+    for index in range(len(blocks)):
+        groups.setdefault(subtree_hash(f"{BLOCKS}.{index}", calls), []).append(index)
+    named: list[Region] = []
+    for digest, indices in groups.items():
+        name = snake_case(type(blocks[indices[0]]).__name__)
+        taken = sum(region.name.rstrip("_0123456789") == name for region in named)
+        named.append(
+            Region(
+                name=name if not taken else f"{name}_{taken + 1}",
+                count=len(indices),
+                indices=tuple(indices),
+                independent=independent([blocks[i] for i in indices]),
+                subtree=digest,
+            )
+        )
+    return tuple(named)
+
+
+def independent(blocks: list[nn.Module]) -> bool:
+    """Whether no parameter belongs to two of the blocks."""
+    owners = [id(p) for block in blocks for p in {id(p): p for p in block.parameters()}.values()]
+    return len(owners) == len(set(owners))
+
+
+def subtree_hash(root: str, calls: dict[str, Call]) -> str:
+    """sha256 over everything that a block's subtree computes, with paths relative to the block."""
+    facts = [call_facts(call, root) for path, call in calls.items() if path == root or path.startswith(root + ".")]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def call_facts(call: Call, root: str) -> list[Any]:
+    """Path, class, numbers, parameters, ports, edges and FLOPs of one call, as JSON."""
+    assert call.module is not None
+    module = call.module
+
+    def relative(path: str) -> str:
+        return path.removeprefix(root)
+
+    return [
+        relative(call.path),
+        f"{type(module).__module__}.{type(module).__qualname__}",
+        constants(module),
+        [[name, list(p.shape), str(p.dtype)] for name, p in module.named_parameters(recurse=False)],
+        [[p.name, [str(n) for n in p.shape], str(p.dtype), p.written] for p in call.inputs + call.outputs],
+        [[relative(d), dp, s and [relative(s[0]), s[1]]] for (d, dp), s in call.feeds.items()],
+        str(call.flops),
+    ]
+
+
+def constants(module: nn.Module) -> dict[str, Constant]:
+    """The numbers a module was made with: constructor arguments that it keeps under their own names."""
+    kept = vars(module)
+    names = inspect.signature(type(module).__init__).parameters
+    return {n: kept[n] for n in names if isinstance(kept.get(n), (int, float, str, bool))}
+
+
+def snake_case(name: str) -> str:
+    """`LocalBlock` to `local_block`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
