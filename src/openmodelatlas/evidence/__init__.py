@@ -1,0 +1,1 @@
+"""Pins: find the text that a claim stands on, and say whether it is still the same."""

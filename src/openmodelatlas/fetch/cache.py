@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from typing import BinaryIO
 from openmodelatlas.errors import FetchError
 
 PART = ".part-"
+MISS_SECONDS = 600
 STALE_SECONDS = 24 * 3600  # a pull that still runs after a day is not running
 
 
@@ -113,9 +115,35 @@ def load_blob(blob: str) -> bytes | None:
     return None
 
 
-def keep_blob(data: bytes) -> str:
-    """Keep a file under its blob id."""
+def keep_blob(data: bytes, *, instead_of: str) -> None:
+    """Keep a file under its own blob id. If it only stands in for another (same lines, other file), note that too."""
     blob = blob_id(data)
     if load_blob(blob) is None:
         write(folder("evidence") / blob, data)
-    return blob
+    if blob != instead_of:
+        write(folder("evidence") / f"{instead_of}.see", blob.encode())
+
+
+def load_stand_in(blob: str) -> bytes | None:
+    """The kept file that stands in for that blob id, if any."""
+    try:
+        other = (cache_dir() / "evidence" / f"{blob}.see").read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return load_blob(other) if re.fullmatch(r"[0-9a-f]{40}", other) else None
+
+
+def note_miss(key: str, why: str) -> None:
+    """Remember for a while that a file could not be had, so that the next run does not wait for it again."""
+    with suppress(FetchError):
+        write(folder("evidence") / f"{key}.miss", why.encode())
+
+
+def missed(key: str) -> str | None:
+    """Why the file could not be had a moment ago."""
+    path = cache_dir() / "evidence" / f"{key}.miss"
+    try:
+        recent = time.time() - path.stat().st_mtime < MISS_SECONDS
+        return path.read_text(errors="replace") if recent else None
+    except OSError:
+        return None
