@@ -1,0 +1,64 @@
+"""A checkpoint made ready to run: file to model and tokenizer."""
+
+import os
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from openmodelatlas.errors import CheckpointError
+from openmodelatlas.fetch.progress import Progress, silent
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.records.report import Header, Ledger
+from openmodelatlas.text.tokenizer import Tokenizer, from_gguf
+from openmodelatlas.weights.gguf import open_gguf
+from openmodelatlas.weights.identify import identify
+from openmodelatlas.weights.ledger import account
+from openmodelatlas.weights.load import load
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A model with its weights, and all that the file says of it."""
+
+    model: nn.Module
+    tokenizer: Tokenizer
+    variant: Variant
+    header: Header
+    ledger: Ledger
+
+
+def load_checkpoint(
+    path: str | os.PathLike[str],
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device = "cpu",
+    variant: Variant | None = None,
+    progress: Progress = silent,
+) -> Loaded:
+    """Load the checkpoint at `path` as the atlas's model that its header describes, or as `variant`.
+
+    NotACheckpoint for what is none; CheckpointError for one that holds anything else than its model must."""
+    with open_gguf(path) as file:
+        if variant is None:
+            identity = identify(file.header)
+            if identity.differences:
+                first = identity.differences[0]
+                raise CheckpointError(
+                    f"no model of the atlas; the nearest is {identity.nearest.name}, whose {first.field} differs",
+                    where=str(path),
+                    expected=first.expected,
+                    found=first.found,
+                    fix="`oma verify` lists everything",
+                )
+            variant = identity.nearest
+        ledger = account(file.header, variant)
+        tokenizer = from_gguf(file.section("tokenizer."))
+        if tokenizer.vocab_size != variant.config.vocab_size:
+            raise CheckpointError(
+                "vocabulary size", where=str(path), expected=variant.config.vocab_size, found=tokenizer.vocab_size
+            )
+        model = load(file, variant, ledger, dtype=dtype, device=device, progress=progress)
+        return Loaded(model=model, tokenizer=tokenizer, variant=variant, header=file.header, ledger=ledger)
