@@ -27,7 +27,11 @@ def generate(
     Temperature 0 takes the likeliest token; above it tokens are drawn with `seed`, the same ones for the same seed on
     the same machine. InputError, at the first `next`, for what cannot be run."""
     config: Any = model.config
-    _check(prompt, max_tokens, temperature, config.max_position_embeddings, config.vocab_size)
+    check_prompt(prompt, config.max_position_embeddings, config.vocab_size)
+    if max_tokens < 0:
+        raise InputError("negative number of tokens", where="max_tokens", found=max_tokens)
+    if not 0.0 <= temperature < float("inf"):
+        raise InputError("temperature out of range", expected="0 or more", found=temperature)
     device = next(model.parameters()).device
     last = min(len(prompt) + max_tokens, config.max_position_embeddings)
     session = Session(model, 1, last)
@@ -44,17 +48,14 @@ def generate(
         logits = session.advance(torch.tensor([[token]], device=device), torch.tensor([[position]], device=device))
 
 
-def _check(prompt: Sequence[int], max_tokens: int, temperature: float, context: int, vocabulary: int) -> None:
+def check_prompt(prompt: Sequence[int], context: int, vocabulary: int) -> None:
+    """InputError for a prompt that is empty, longer than the context, or has a token outside the vocabulary."""
     if not prompt:
         raise InputError("empty prompt", fix="give at least one token of text")
     if len(prompt) > context:
         raise InputError("prompt longer than the context", expected=f"at most {context} tokens", found=len(prompt))
     if not all(0 <= token < vocabulary for token in prompt):
         raise InputError("token outside the vocabulary", expected=f"0 to {vocabulary - 1}")
-    if max_tokens < 0:
-        raise InputError("negative number of tokens", where="max_tokens", found=max_tokens)
-    if not 0.0 <= temperature < float("inf"):
-        raise InputError("temperature out of range", expected="0 or more", found=temperature)
 
 
 def _read_prompt(session: Session, tokens: Tensor, chunk: int) -> Tensor:

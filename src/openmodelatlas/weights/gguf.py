@@ -73,7 +73,7 @@ class GGUFFile:
 
     def __init__(self, path: Path, data: mmap.mmap, header: Header, arrays: Mapping[str, LazyArray], used: int) -> None:
         self.path, self.header = path, header
-        self.header_bytes = used
+        self.accounted_bytes = used
         self._data, self._arrays = data, arrays
         self._tensors = {t.name: t for t in header.tensors}
 

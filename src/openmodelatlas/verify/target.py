@@ -1,0 +1,37 @@
+"""What a command's PATH|NAME argument means."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from openmodelatlas.catalog import checkpoints
+from openmodelatlas.errors import NotACheckpoint, UnknownName
+from openmodelatlas.fetch.checkpoints import place, present
+from openmodelatlas.records.catalog import Checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A checkpoint file, and its entry in the catalogue if it was asked for by that name."""
+
+    path: Path
+    checkpoint: Checkpoint | None
+
+
+def resolve(text: str) -> Target:
+    """An existing path wins over a name. NotACheckpoint for neither, and for a known checkpoint that is not here."""
+    if _exists(text):
+        return Target(path=Path(text), checkpoint=None)
+    try:
+        found = checkpoints.find(text)
+    except UnknownName as error:
+        raise NotACheckpoint("no such file, and no checkpoint of that name", where=repr(text), fix=error.fix) from None
+    if not present(found):
+        raise NotACheckpoint("the checkpoint is not here", where=found.id, fix=f"run `oma pull {found.id}`")
+    return Target(path=place(found), checkpoint=found)
+
+
+def _exists(text: str) -> bool:
+    try:
+        return bool(text) and Path(text).exists()
+    except (OSError, ValueError):  # a name too long for a file, a null character
+        return False
