@@ -37,7 +37,7 @@ class UnknownName(UsageError):
 
 
 class DefinitionError(AtlasError):
-    """A definition breaks a rule of the atlas: glue in a container, an unresolved equation macro, a wrong page table."""
+    """A definition breaks a rule of the atlas: glue in a container, an unresolved macro, a wrong page table."""
 
 
 class CatalogError(AtlasError):

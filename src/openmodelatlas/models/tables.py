@@ -1,4 +1,4 @@
-"""The tables beside a family's file: `FAMILY.pages.toml` (titles, symbols, axes) and `FAMILY.names.toml` (stored names)."""
+"""The tables beside a family's file: `FAMILY.pages.toml` (titles, symbols) and `FAMILY.names.toml` (stored names)."""
 
 import functools
 import tomllib

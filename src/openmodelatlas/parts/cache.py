@@ -19,7 +19,7 @@ class Cache(NamedTuple):
     The caller enters this call's positions into `positions` before the call; -1 marks an empty slot or padding.
     """
 
-    slots: Int[Tensor, "T"]  # noqa: F821
+    slots: Int[Tensor, "T"]
     positions: Int[Tensor, "B S"]
     blocks: tuple[BlockCache, ...]
 
@@ -48,7 +48,7 @@ class UpdateCache(nn.Module):
         k: Float[Tensor, "B T K E"],
         v: Float[Tensor, "B T K E"],
         cache: BlockCache | None,
-        slots: Int[Tensor, "T"] | None,  # noqa: F821
+        slots: Int[Tensor, "T"] | None,
     ) -> KeysValues:
         if cache is None or slots is None:
             return KeysValues(k, v)

@@ -52,7 +52,7 @@ class ParameterTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """`count` is the number of learned elements under the node, each distinct tensor once; a region counts one block."""
+    """`count`: learned elements under the node, each distinct tensor once; a region counts one block."""
 
     count: int
     tensors: tuple[ParameterTensor, ...]

@@ -1,6 +1,7 @@
 """Records to JSON and back, and the JSON schema of a record; all three read the dataclass fields."""
 
 import dataclasses
+import functools
 import json
 import types
 import typing
@@ -44,13 +45,18 @@ def from_json(kind: Any, data: Any) -> Any:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return {k: from_json(typing.get_args(kind)[1], v) for k, v in data.items()}
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        hints = typing.get_type_hints(kind)
-        fields = {_key(f.name): f.name for f in dataclasses.fields(kind)}
+        hints, fields = _fields(kind)
         if set(fields) != set(data):
             wrong = ", ".join(sorted(set(fields) ^ set(data)))
             raise ValueError(f"{kind.__name__}: missing or surplus keys: {wrong}")
         return kind(**{name: from_json(hints[name], data[key]) for key, name in fields.items()})
     return data
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[dict[str, Any], dict[str, str]]:
+    """Types by field name, and field names by JSON key."""
+    return typing.get_type_hints(kind), {_key(f.name): f.name for f in dataclasses.fields(kind)}
 
 
 def schema(kind: Any, *, title: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def symbolic_run(variant: Variant, found: Census) -> SymbolicRun:
         blocks: nn.ModuleList = getattr(model, BLOCKS)
         setattr(model, BLOCKS, nn.ModuleList(blocks[region.indices[0]] for region in found.regions))
         tokens = torch.empty(batch, positions, dtype=torch.long)
-        cache: Cache = empty_cache(model, len(found.regions), batch, positions, slots, variant.dtype)
+        cache: Cache = empty_cache(variant, len(found.regions), batch, positions, slots)
         tracer = Tracer(model)
         tracer(tokens, torch.empty(batch, positions, dtype=torch.long), cache)
     if env.guards:

@@ -31,14 +31,11 @@ class Census:
     without_embedding: int
 
 
-def empty_cache(model: nn.Module, blocks: int, batch: int, positions: int, slots: int, dtype: torch.dtype) -> Cache:
-    """A cache of the shape that `model` takes, uninitialised, on the default device."""
-    c = model.config
-    shape = (batch, slots, c.num_key_value_heads, c.head_dim)
+def empty_cache(variant: Variant, blocks: int, batch: Any, positions: Any, slots: Any) -> Cache:
+    """A cache of the shape that the variant's models take, uninitialised, on the default device."""
+    dtype, shape = variant.dtype, (batch, slots, variant.config.num_key_value_heads, variant.config.head_dim)
     buffers = tuple(BlockCache(torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype)) for _ in range(blocks))
-    return Cache(
-        torch.empty(positions, dtype=torch.long), torch.empty(batch, slots, dtype=torch.long), buffers
-    )
+    return Cache(torch.empty(positions, dtype=torch.long), torch.empty(batch, slots, dtype=torch.long), buffers)
 
 
 def census(variant: Variant) -> Census:
@@ -49,9 +46,9 @@ def census(variant: Variant) -> Census:
     tracer = Tracer(model)
     with torch.device("meta"):
         tokens = torch.empty(batch, positions, dtype=torch.long)
-        cache = empty_cache(model, len(blocks), batch, positions, slots, variant.dtype)
+        cache = empty_cache(variant, len(blocks), batch, positions, slots)
         tracer(tokens, tokens.clone(), cache)
-    embedding = {id(p) for p in model.embed.parameters()}
+    embedding = {id(p) for p in model.get_submodule("embed").parameters()}
     unique = {id(p): p.numel() for p in model.parameters()}
     return Census(
         regions(blocks, tracer.calls),
