@@ -281,6 +281,8 @@ def _metadata(cursor: _Cursor, count: int) -> tuple[dict[str, object], dict[str,
     arrays: dict[str, LazyArray] = {}
     for number in range(count):
         key = cursor.text(f"metadata key {number}", LONGEST_NAME)
+        if not key:
+            raise cursor.fail(f"metadata key {number} is empty")
         if key in metadata:
             raise cursor.fail(f"the metadata key {shown(key)} stands twice")
         value = cursor.value(cursor.number(_U32, f"the type of {shown(key)}"), key)
