@@ -1,0 +1,161 @@
+"""The ledger: a checkpoint accounted for both ways, and every flaw named."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+from gguf_writer import File, f32
+
+from openmodelatlas.errors import CheckpointError
+from openmodelatlas.models import find, variants
+from openmodelatlas.records.report import Ledger
+from openmodelatlas.weights.gguf import open_gguf
+from openmodelatlas.weights.identify import identify
+from openmodelatlas.weights.ledger import account, metadata_findings, tensor_findings
+from openmodelatlas.weights.naming import name_table
+
+Write = Callable[..., Path]
+
+
+def ledger(path: Path, of: Any = None) -> Ledger:
+    with open_gguf(path) as file:
+        return account(file.header, of or tiny.variant())
+
+
+def test_an_honest_file_has_no_findings(tiny_checkpoint: Path) -> None:
+    found = ledger(tiny_checkpoint)
+    assert tensor_findings(found) == []
+    assert metadata_findings(found) == []
+    assert {row.status for row in found.rows} == {"matched"}
+    assert found.parameters == sum(a.size for a in tiny.arrays(tiny.variant()).values())
+    assert found.stored_bytes == found.parameters * 4
+
+
+def test_a_tied_table_is_one_tensor_with_two_owners(tiny_checkpoint: Path) -> None:
+    [row] = [row for row in ledger(tiny_checkpoint).rows if row.parameter == "embed.weight"]
+    assert row.owners == ("embed", "unembed")
+    assert row.stored is not None
+    assert row.stored.name == "token_embd.weight"
+
+
+def test_an_untied_one_is_two(write: Write) -> None:
+    untied = tiny.variant("llama-3-8b")
+    found = ledger(write(tiny.file(untied)), untied)
+    assert tensor_findings(found) == []
+    owners = {row.parameter: row.owners for row in found.rows if row.parameter in ("embed.weight", "unembed.weight")}
+    assert owners == {"embed.weight": ("embed",), "unembed.weight": ("unembed",)}
+
+
+def changed(made: File, **metadata: Any) -> File:
+    return File({**made.metadata, **{k.replace("__", "."): v for k, v in metadata.items()}}, made.tensors)
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "expected", "found"),
+    [
+        (lambda t: [*t, f32("blk.0.attn_q.bias", np.zeros(64))], "'blk.0.attn_q.bias'", "has a place", "[64], F32"),
+        (lambda t: [*t, f32("blk.2.attn_norm.weight", np.zeros(64))], "'blk.2.attn_norm.weight'", "place", "[64]"),
+        (lambda t: [*t, f32("rope_freqs.weight", np.ones(8))], "'rope_freqs.weight'", "has a place", "[8]"),
+        (
+            lambda t: [*t, f32("output.weight", np.ones((tiny.VOCAB, 64)))],
+            "'output.weight'",
+            "has a place",
+            "[272, 64]",
+        ),
+        (lambda t: t[:-1], "norm.weight", "shape [64]", "nothing stored"),
+        (lambda t: [*t[:-1], f32("output_norm.weight", np.ones(32))], "output_norm.weight", "shape [64]", "shape [32]"),
+    ],
+)
+def test_a_wrong_tensor_is_named(write: Write, change: Any, where: str, expected: str, found: str) -> None:
+    made = tiny.file()
+    made.tensors = change(list(made.tensors))
+    [finding] = tensor_findings(ledger(write(made)))
+    assert where in finding.where
+    assert expected in finding.expected
+    assert found in finding.found
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("llama.some_new_switch", 1, "a key that a table accounts for"),
+        ("llama.rope.freq_base", 500000.0, "rope_theta must be 100000.0"),
+        ("llama.attention.head_count", 8, "num_attention_heads must be 4"),
+        ("llama.attention.head_count_kv", [2, 2], "num_key_value_heads must be 2"),
+        ("llama.rope.scaling.type", "linear", "none"),
+        ("llama.expert_count", 8, "0"),
+        ("split.count", 2, "1"),
+        ("general.type", "adapter", "model"),
+    ],
+)
+def test_a_wrong_setting_is_named(write: Write, key: str, value: Any, expected: str) -> None:
+    made = tiny.file()
+    [finding] = metadata_findings(ledger(write(File({**made.metadata, key: value}, made.tensors))))
+    assert finding.where == repr(key)
+    assert finding.expected == expected
+
+
+def test_required_and_assumed_settings(write: Write) -> None:
+    made = tiny.file()
+    cut = {k: v for k, v in made.metadata.items() if k not in ("llama.block_count", "llama.rope.freq_base")}
+    first, second = metadata_findings(ledger(write(File(cut, made.tensors))))
+    assert (first.where, first.expected, first.found) == ("'llama.block_count'", "must be stated", "absent")
+    assert (second.where, second.found) == ("'llama.rope.freq_base'", "absent, which means 10000.0")
+
+
+def test_every_model_is_identified_by_its_own_numbers(write: Write) -> None:
+    for name, variant in variants().items():
+        made = tiny.metadata(variant)
+        tensors = [] if "Tied" in variant.parts["unembed"].__name__ else [f32("output.weight", np.ones((1, 32)))]
+        if hasattr(variant.config, "rope_factor"):
+            tensors.append(f32("rope_freqs.weight", np.ones((1, 32))))
+        with open_gguf(write(File(made, tensors))) as file:
+            identity = identify(file.header)
+        assert name in identity.matches, identity
+        twins = {n for n, v in variants().items() if (v.config, v.parts) == (variant.config, variant.parts)}
+        assert set(identity.matches) == twins
+
+
+def test_the_nearest_model_and_how_it_differs(write: Write) -> None:
+    made = tiny.metadata(find("smollm2-135m")) | {"llama.rope.freq_base": 10000.0, "general.name": "llama-3-8b"}
+    with open_gguf(write(File(made))) as file:
+        identity = identify(file.header)
+    assert identity.matches == ()
+    assert identity.nearest.name == "smollm2-135m"
+    [difference] = identity.differences
+    assert (difference.field, difference.expected, difference.found) == ("rope_theta", "100000.0", "10000.0")
+
+
+def test_scaled_and_plain_rotation_are_told_apart(write: Write) -> None:
+    plain = tiny.metadata(find("llama-3.1-8b"))
+    with open_gguf(write(File(plain, [f32("output.weight", np.ones((1, 32)))]))) as file:
+        identity = identify(file.header)
+    assert identity.matches == ()
+    assert {d.key for d in identity.differences} <= {"rope_freqs.weight", "llama.context_length"}
+
+
+def test_another_architecture(write: Write) -> None:
+    with (
+        open_gguf(write(File({"general.architecture": "mamba"}))) as file,
+        pytest.raises(CheckpointError, match=r"not an architecture of the atlas.*expected llama, found 'mamba'"),
+    ):
+        identify(file.header)
+
+
+def test_every_field_of_a_configuration_is_read_by_every_scheme() -> None:
+    plain = set(type(find("smollm2-135m").config).__dataclass_fields__)
+    for scheme in ("gguf", "huggingface"):
+        assert plain <= set(name_table("llama", scheme).read.values())
+    scaled = set(type(find("llama-3.1-8b").config).__dataclass_fields__)
+    assert scaled <= set(name_table("llama", "huggingface").read.values())
+
+
+def test_no_key_stands_in_two_columns() -> None:
+    for scheme in ("gguf", "huggingface", "meta"):
+        table = name_table("llama", scheme)
+        for key in [*table.read, *table.must_equal]:
+            assert table.ignored_because(key) is None
+        assert not set(table.read) & set(table.must_equal)

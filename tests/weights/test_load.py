@@ -1,0 +1,169 @@
+"""Loading: values at the right place, ties kept, nothing loaded that the ledger does not hold."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny
+import torch
+import transformers
+from gguf_writer import File, f32
+
+from openmodelatlas.errors import CheckpointError
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.weights import memory, steps
+from openmodelatlas.weights.gguf import open_gguf
+from openmodelatlas.weights.ledger import account
+from openmodelatlas.weights.load import load
+from openmodelatlas.weights.naming import block_pattern, fill, name_table
+
+Write = Callable[..., Path]
+
+
+def loaded(path: Path, of: Variant | None = None, **options: Any) -> torch.nn.Module:
+    of = of or tiny.variant()
+    with open_gguf(path) as file:
+        return load(file, of, account(file.header, of), **options)
+
+
+def test_every_parameter_has_the_stored_values(tiny_checkpoint: Path) -> None:
+    model = loaded(tiny_checkpoint)
+    arrays = tiny.arrays(tiny.variant())
+    table = {row.parameter: row.stored for row in name_table("llama", "gguf").tensors}
+    parameters = dict(model.named_parameters())
+    assert len(parameters) == len(arrays)
+    for name, parameter in parameters.items():
+        pattern, index = block_pattern(name)
+        assert np.array_equal(parameter.numpy(), arrays[fill(table[pattern], index)])
+        assert not parameter.requires_grad
+
+
+def test_a_tie_stays_a_tie(tiny_checkpoint: Path) -> None:
+    model: Any = loaded(tiny_checkpoint)
+    assert model.embed.weight is model.unembed.weight
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_dtype(tiny_checkpoint: Path, dtype: torch.dtype) -> None:
+    model = loaded(tiny_checkpoint, dtype=dtype)
+    assert {p.dtype for p in model.parameters()} == {dtype}
+    tokens = torch.arange(5)[None]
+    logits = model(tokens, tokens)
+    assert logits.dtype == torch.promote_types(dtype, torch.float32)
+    assert logits.isfinite().all()
+
+
+def test_the_loaded_model_outlives_its_file(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    path = tmp_path / "copy.gguf"
+    path.write_bytes(tiny_checkpoint.read_bytes())
+    model = loaded(path)
+    before = [p.clone() for p in model.parameters()]
+    with path.open("r+b") as file:  # in place: a mapping would see it
+        file.write(b"\xff" * path.stat().st_size)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_a_finding_refuses_the_load(write: Write) -> None:
+    made = tiny.file()
+    made.tensors = [*made.tensors[1:], f32("surplus", np.ones(32))]
+    with pytest.raises(CheckpointError, match=r"not as the definition has it: embed.weight \(and 1 more\)"):
+        loaded(write(made))
+
+
+def test_too_little_memory_is_said_before_anything_is_read(
+    tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "available", lambda _device: 1000)
+    monkeypatch.setattr("openmodelatlas.weights.load.dequantise", lambda *_: pytest.fail("a tensor was read"))
+    with pytest.raises(CheckpointError, match="too large for the memory of cpu in float32"):
+        loaded(tiny_checkpoint)
+
+
+def scaled(factors: np.ndarray) -> tuple[File, Variant]:
+    of = tiny.variant("llama-3.2-1b", rope_original_max_position_embeddings=64)
+    made = tiny.file(of)
+    made.tensors = [*made.tensors, f32("rope_freqs.weight", factors)]
+    return made, of
+
+
+def test_stored_frequency_divisors_must_be_those_of_the_definition(write: Write) -> None:
+    made, of = scaled(np.ones(8))
+    rope: Any = of.build("meta").get_submodule("rope")
+    plain = rope.frequencies(torch.device("cpu"))
+    right = (plain / rope.scale(plain)).numpy()
+    assert right.min() == 1.0
+    assert right.max() == pytest.approx(32.0)
+    with pytest.raises(CheckpointError, match=r"rope_freqs\.weight.*expected 8 values"):
+        loaded(write(made), of)
+    loaded(write(scaled(right)[0]), of)
+    right[-1] *= 1.001
+    with pytest.raises(CheckpointError, match=r"rope_freqs\.weight"):
+        loaded(write(scaled(right)[0]), of)
+
+
+def huggingface(of: Variant) -> transformers.LlamaForCausalLM:
+    c = of.config
+    config = transformers.LlamaConfig(
+        hidden_size=c.hidden_size,
+        num_hidden_layers=c.num_hidden_layers,
+        num_attention_heads=c.num_attention_heads,
+        num_key_value_heads=c.num_key_value_heads,
+        head_dim=c.head_dim,
+        intermediate_size=c.intermediate_size,
+        vocab_size=c.vocab_size,
+        max_position_embeddings=c.max_position_embeddings,
+        rms_norm_eps=c.rms_norm_eps,
+        rope_parameters={"rope_type": "default", "rope_theta": c.rope_theta},
+        tie_word_embeddings=False,
+        attn_implementation="eager",
+    )
+    torch.manual_seed(3)
+    model = transformers.LlamaForCausalLM(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def from_huggingface(of: Variant, state: dict[str, torch.Tensor], skip: str = "") -> torch.nn.Module:
+    """Our model with a Hugging Face state dict, by nothing but the name table and its steps."""
+    table = {row.parameter: row for row in name_table("llama", "huggingface").tensors}
+    model = of.build("cpu", torch.float32)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            pattern, index = block_pattern(name)
+            row = table[pattern]
+            weight = state.pop(fill(row.stored, index))
+            parameter.copy_(steps.apply(weight, tuple(s for s in row.steps if s != skip), of.config))
+    assert not state
+    return model
+
+
+def test_hugging_face_names_and_steps_give_the_same_logits() -> None:
+    of = tiny.variant("llama-3-8b")
+    theirs = huggingface(of)
+    tokens = torch.randint(0, tiny.VOCAB, (2, 40), generator=torch.Generator().manual_seed(1))
+    positions = torch.arange(40).expand(2, 40)
+    with torch.no_grad():
+        expected = theirs(tokens).logits
+        ours = from_huggingface(of, dict(theirs.state_dict()))(tokens, positions)
+        unstepped = from_huggingface(of, dict(theirs.state_dict()), skip="interleave_rotary_rows")(tokens, positions)
+    scale = expected.abs().max()
+    assert (ours - expected).abs().max() < 1e-5 * scale
+    assert (unstepped - expected).abs().max() > 1e-2 * scale  # the step matters
+
+
+def test_every_key_of_a_hugging_face_config_is_accounted_for() -> None:
+    table = name_table("llama", "huggingface")
+    published = {  # the keys of the config.json files of Llama 3, 3.1 and SmolLM2, nested ones joined by a dot
+        "architectures", "attention_bias", "attention_dropout", "bos_token_id", "eos_token_id", "head_dim",
+        "hidden_act", "hidden_size", "initializer_range", "intermediate_size", "is_llama_config",
+        "max_position_embeddings", "mlp_bias", "model_type", "num_attention_heads", "num_hidden_layers",
+        "num_key_value_heads", "pad_token_id", "pretraining_tp", "rms_norm_eps", "rope_interleaved",
+        "rope_scaling.factor", "rope_scaling.high_freq_factor", "rope_scaling.low_freq_factor",
+        "rope_scaling.original_max_position_embeddings", "rope_scaling.rope_type", "rope_theta",
+        "tie_word_embeddings", "torch_dtype", "transformers_version", "use_cache", "vocab_size",
+    }  # fmt: skip
+    for key in published:
+        assert key in table.read or key in table.must_equal or table.ignored_because(key), key
