@@ -22,7 +22,8 @@ def generate(
     stop: Collection[int] = (),
     chunk: int = CHUNK,
 ) -> Iterator[int]:
-    """Yield the tokens that follow `prompt`, until one of `stop` (not yielded), `max_tokens`, or the context is full.
+    """Yield the tokens that follow `prompt`, until one of `stop` (not yielded), `max_tokens`, or the context is full
+    (every token yielded has a position in it).
 
     Temperature 0 takes the likeliest token; above it tokens are drawn with `seed`, the same ones for the same seed on
     the same machine. InputError, at the first `next`, for what cannot be run."""
@@ -38,12 +39,12 @@ def generate(
     drawn = torch.Generator().manual_seed(seed)
     tokens = torch.tensor([list(prompt)], device=device)
     logits = _read_prompt(session, tokens, chunk)
-    for position in range(len(prompt), len(prompt) + max_tokens):
+    for position in range(len(prompt), last):
         token = _choose(logits[0, -1], temperature, drawn)
         if token in stop:
             return
         yield token
-        if position + 1 >= last:  # nothing more to come, or no position left to put it
+        if position + 1 == last:
             return
         logits = session.advance(torch.tensor([[token]], device=device), torch.tensor([[position]], device=device))
 
