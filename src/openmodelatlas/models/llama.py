@@ -193,23 +193,21 @@ def _variant(kind: type[Config] | type[ScaledConfig], unembed: type[Unembed], *r
     return Variant(config=config, model=Model, parts={"rope": rope, "unembed": unembed})
 
 
-FACTOR_8, FACTOR_32 = (8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192)
-"""Rope factor, its low and high bounds, the original context."""
+LLAMA_3 = (128256, 8192, 1e-5, 500000.0)
+LLAMA_3_1 = (128256, 131072, 1e-5, 500000.0, 8.0, 1.0, 4.0, 8192)
+LLAMA_3_2 = (128256, 131072, 1e-5, 500000.0, 32.0, 1.0, 4.0, 8192)
+"""What a release's models share: vocabulary, context, eps, theta; rope factor, its low and high bounds, old context."""
 
-LONG, THETA = 131072, 500000.0
-"""Context and rotary base of Llama 3.1 and later."""
-
-# fmt: off
 VARIANTS = {
     # width, blocks, heads, kv heads, head width, ffn width, vocabulary, context, eps, theta
-    "llama-3-8b": _variant(Config, Unembed, 4096, 32, 32, 8, 128, 14336, 128256, 8192, 1e-5, 500000.0),
-    "llama-3-70b": _variant(Config, Unembed, 8192, 80, 64, 8, 128, 28672, 128256, 8192, 1e-5, 500000.0),
-    "llama-3.1-8b": _variant(ScaledConfig, Unembed, 4096, 32, 32, 8, 128, 14336, 128256, LONG, 1e-5, THETA, *FACTOR_8),
-    "llama-3.1-70b": _variant(ScaledConfig, Unembed, 8192, 80, 64, 8, 128, 28672, 128256, LONG, 1e-5, THETA, *FACTOR_8),
-    "llama-3.1-405b": _variant(ScaledConfig, Unembed, 16384, 126, 128, 8, 128, 53248, 128256, LONG, 1e-5, THETA, *FACTOR_8),
-    "llama-3.2-1b": _variant(ScaledConfig, TiedUnembed, 2048, 16, 32, 8, 64, 8192, 128256, LONG, 1e-5, THETA, *FACTOR_32),
-    "llama-3.2-3b": _variant(ScaledConfig, TiedUnembed, 3072, 28, 24, 8, 128, 8192, 128256, LONG, 1e-5, THETA, *FACTOR_32),
-    "llama-3.3-70b": _variant(ScaledConfig, Unembed, 8192, 80, 64, 8, 128, 28672, 128256, LONG, 1e-5, THETA, *FACTOR_8),
+    "llama-3-8b": _variant(Config, Unembed, 4096, 32, 32, 8, 128, 14336, *LLAMA_3),
+    "llama-3-70b": _variant(Config, Unembed, 8192, 80, 64, 8, 128, 28672, *LLAMA_3),
+    "llama-3.1-8b": _variant(ScaledConfig, Unembed, 4096, 32, 32, 8, 128, 14336, *LLAMA_3_1),
+    "llama-3.1-70b": _variant(ScaledConfig, Unembed, 8192, 80, 64, 8, 128, 28672, *LLAMA_3_1),
+    "llama-3.1-405b": _variant(ScaledConfig, Unembed, 16384, 126, 128, 8, 128, 53248, *LLAMA_3_1),
+    "llama-3.2-1b": _variant(ScaledConfig, TiedUnembed, 2048, 16, 32, 8, 64, 8192, *LLAMA_3_2),
+    "llama-3.2-3b": _variant(ScaledConfig, TiedUnembed, 3072, 28, 24, 8, 128, 8192, *LLAMA_3_2),
+    "llama-3.3-70b": _variant(ScaledConfig, Unembed, 8192, 80, 64, 8, 128, 28672, *LLAMA_3_1),
     "smollm2-135m": _variant(Config, TiedUnembed, 576, 30, 9, 3, 64, 1536, 49152, 8192, 1e-5, 100000.0),
     "smollm2-360m": _variant(Config, TiedUnembed, 960, 32, 15, 5, 64, 2560, 49152, 8192, 1e-5, 100000.0),
     "smollm2-1.7b": _variant(Config, TiedUnembed, 2048, 24, 32, 32, 64, 8192, 49152, 8192, 1e-5, 130000.0),

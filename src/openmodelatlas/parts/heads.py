@@ -17,7 +17,7 @@ class SplitHeads(nn.Module):
         super().__init__()
         self.head_width = head_width
 
-    def forward(self, x: Float[Tensor, "B T H*E"]) -> Float[Tensor, "B T H E"]:
+    def forward(self, x: Float[Tensor, "B T HE"]) -> Float[Tensor, "B T H E"]:
         # The number of heads is inferred, so that a shard of the heads passes too.
         return x.unflatten(-1, (-1, self.head_width))
 
@@ -49,5 +49,5 @@ class MergeHeads(nn.Module):
     Dtype: unchanged.
     """
 
-    def forward(self, x: Float[Tensor, "B T H E"]) -> Float[Tensor, "B T H*E"]:
+    def forward(self, x: Float[Tensor, "B T H E"]) -> Float[Tensor, "B T HE"]:
         return x.flatten(-2)

@@ -13,8 +13,8 @@ from openmodelatlas.parts.precision import upcast
 class RotaryTable(NamedTuple):
     """Cosines and sines of every position's angles, one a feature pair."""
 
-    cos: Float32[Tensor, "B T E/2"]
-    sin: Float32[Tensor, "B T E/2"]
+    cos: Float32[Tensor, "B T half_E"]
+    sin: Float32[Tensor, "B T half_E"]
 
 
 class RopeFrequencies(nn.Module):
@@ -31,7 +31,7 @@ class RopeFrequencies(nn.Module):
         super().__init__()
         self.width, self.theta = width, theta
 
-    def forward(self, device: torch.device) -> Float32[Tensor, "E/2"]:
+    def forward(self, device: torch.device) -> Float32[Tensor, "half_E"]:
         exponents = torch.arange(0, self.width, 2, device=device).float() / self.width
         return 1.0 / self.theta**exponents
 
@@ -59,7 +59,7 @@ class RopeScale(nn.Module):
         self.factor, self.low_freq_factor, self.high_freq_factor = factor, low_freq_factor, high_freq_factor
         self.original_context = original_context
 
-    def forward(self, frequencies: Float32[Tensor, "E/2"]) -> Float32[Tensor, "E/2"]:
+    def forward(self, frequencies: Float32[Tensor, "half_E"]) -> Float32[Tensor, "half_E"]:
         wavelength = 2 * math.pi / frequencies
         longest, shortest = self.original_context / self.low_freq_factor, self.original_context / self.high_freq_factor
         smooth = self.original_context / wavelength - self.low_freq_factor
@@ -79,7 +79,7 @@ class RopeTable(nn.Module):
     Dtype: float32; a product, not a matmul, so that no reduced-precision matmul mode can round positions.
     """
 
-    def forward(self, frequencies: Float32[Tensor, "E/2"], positions: Int[Tensor, "B T"]) -> RotaryTable:
+    def forward(self, frequencies: Float32[Tensor, "half_E"], positions: Int[Tensor, "B T"]) -> RotaryTable:
         angles = positions.float()[..., None] * frequencies
         return RotaryTable(angles.cos(), angles.sin())
 

@@ -16,6 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry
 
+from openmodelatlas.errors import DefinitionError
+
 Hook = Callable[..., Any]
 
 
@@ -101,7 +103,7 @@ class Tracer(TorchDispatchMode):
         def hook(module: nn.Module, args: Any, kwargs: Any) -> Any:
             outer, call = self._stack[-1], Call(path, module)
             if path in self.calls:
-                raise RuntimeError(f"{path}: called twice in one forward")
+                raise DefinitionError("a module is called twice in one forward", where=path, fix="give each call its own")
             self.calls[path] = call
             self._stack.append(call)
             if outer.module is not None:

@@ -1,0 +1,146 @@
+"""The definition itself: shapes as annotated, padding, the cache, the fused form; each able to fail."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+import torch
+from beartype import beartype
+from jaxtyping import jaxtyped
+from torch import nn
+
+from openmodelatlas import models, parts
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.parts.attend import Attend, FusedAttend
+from openmodelatlas.parts.cache import BlockCache, Cache
+
+TINY = {
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 10,
+    "intermediate_size": 50,
+    "vocab_size": 97,
+}
+
+
+def tiny(name: str) -> Variant:
+    """The variant with every size small, heads unlike kv heads, and a head width that is not width / heads."""
+    variant = models.find(name)
+    return dataclasses.replace(variant, config=dataclasses.replace(variant.config, **TINY))
+
+
+def filled(variant: Variant, dtype: torch.dtype = torch.float64) -> nn.Module:
+    """Random weights, the norms' included."""
+    torch.manual_seed(0)
+    model = variant.build("cpu", dtype)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def inputs(batch: int = 2, length: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    tokens = torch.randint(0, TINY["vocab_size"], (batch, length))
+    return tokens, torch.arange(length).expand(batch, -1)
+
+
+@pytest.fixture
+def shape_checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Check every forward's jaxtyping annotations while a test runs."""
+    model = models.find("llama-3.1-8b").build()
+    for kind in {type(m) for m in model.modules() if type(m).__module__.startswith("openmodelatlas")}:
+        monkeypatch.setattr(kind, "forward", jaxtyped(typechecker=beartype)(kind.forward))
+    yield
+
+
+@pytest.mark.usefixtures("shape_checks")
+@pytest.mark.parametrize("name", ["llama-3-8b", "llama-3.1-8b", "llama-3.2-1b"])
+def test_shapes_are_as_annotated(name: str) -> None:
+    with torch.no_grad():
+        logits = filled(tiny(name), torch.bfloat16)(*inputs())
+    assert logits.shape == (2, 9, TINY["vocab_size"])
+    assert logits.dtype == torch.float32
+
+
+@pytest.mark.usefixtures("shape_checks")
+def test_shape_checks_can_fail() -> None:
+    model = filled(tiny("llama-3-8b"))
+    with pytest.raises(Exception, match="tokens"):
+        model(torch.zeros(3, dtype=torch.long), torch.zeros(3, dtype=torch.long))
+
+
+def stepwise(model: nn.Module, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """One position at a time through a cache with slots to spare."""
+    batch, length = tokens.shape
+    dtype = model.get_parameter("embed.weight").dtype
+    shape = (batch, length + 5, TINY["num_key_value_heads"], TINY["head_dim"])
+    blocks = tuple(
+        BlockCache(torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype))
+        for _ in range(TINY["num_hidden_layers"])
+    )
+    stored = torch.full((batch, length + 5), -1)
+    out = []
+    for i in range(length):
+        stored[:, i] = positions[:, i]
+        cache = Cache(torch.tensor([i]), stored, blocks)
+        out.append(model(tokens[:, i : i + 1], positions[:, i : i + 1], cache))
+    return torch.cat(out, 1)
+
+
+@torch.no_grad()
+def test_cached_steps_equal_one_forward() -> None:
+    model = filled(tiny("llama-3.1-8b"))
+    tokens, positions = inputs()
+    whole = model(tokens, positions)
+    assert (stepwise(model, tokens, positions) - whole).abs().max() < 1e-11
+    # Able to fail: one position off is seen at once.
+    assert (stepwise(model, tokens, positions + (positions > 4)) - whole).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_left_padding_changes_nothing() -> None:
+    model = filled(tiny("llama-3-8b"))
+    tokens, positions = inputs(batch=1)
+    pad = torch.zeros(1, 4, dtype=torch.long)
+    padded = model(torch.cat([pad, tokens], 1), torch.cat([pad - 1, positions], 1))
+    assert padded.isfinite().all()
+    assert (padded[:, 4:] - model(tokens, positions)).abs().max() < 1e-11
+    seen = model(torch.cat([pad, tokens], 1), torch.arange(13)[None])
+    assert (seen[:, 4:] - model(tokens, positions)).abs().max() > 1e-3
+
+
+@torch.no_grad()
+def test_later_tokens_do_not_reach_back() -> None:
+    model = filled(tiny("llama-3-8b"))
+    tokens, positions = inputs()
+    other = tokens.clone()
+    other[:, 6] = (other[:, 6] + 1) % TINY["vocab_size"]
+    difference = (model(tokens, positions) - model(other, positions)).abs().amax((0, 2))
+    assert difference[:6].max() == 0
+    assert difference[6:].min() > 0
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
+def test_fused_attention_is_the_same_function(dtype: torch.dtype, bound: float) -> None:
+    model = filled(tiny("llama-3.1-8b"), dtype)
+    tokens, positions = inputs(length=40)
+    explicit = model(tokens, positions)
+    for block in model.get_submodule("blocks"):
+        assert isinstance(block.attention.attend, Attend)
+        block.attention.attend = FusedAttend()
+    assert (model(tokens, positions) - explicit).abs().max() < bound
+
+
+def test_shared_code_names_no_model() -> None:
+    """No family, variant or checkpoint name in `parts`."""
+    words = {word for name in models.names() for word in name.replace("-", " ").split() if word.isalpha()}
+    assert "llama" in words
+    for path in parts.__path__:
+        import pathlib
+
+        for file in pathlib.Path(path).glob("*.py"):
+            code = "\n".join(line for line in file.read_text().splitlines() if "Sources:" not in line)
+            assert not {w for w in words if w in code.lower()}, file.name
