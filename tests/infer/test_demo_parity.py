@@ -43,18 +43,10 @@ def test_paris(demo: Loaded) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # what the library warns of is not ours
 def test_200_greedy_tokens_equal_transformers(demo: Loaded, theirs: Any) -> None:
-    for prompt in (PROMPT, STORY):
-        ids = demo.tokenizer.encode(prompt)
-        ours = list(generate(demo.model, ids, max_tokens=200))
-        expected = theirs.generate(
-            torch.tensor([ids]),
-            max_new_tokens=200,
-            min_new_tokens=200,
-            do_sample=False,
-            eos_token_id=None,
-            pad_token_id=0,
-        )
-        assert ours == expected[0, len(ids) :].tolist()
+    ids = demo.tokenizer.encode(PROMPT)
+    free = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    expected = theirs.generate(torch.tensor([ids]), max_new_tokens=200, min_new_tokens=200, **free)
+    assert list(generate(demo.model, ids, max_tokens=200)) == expected[0, len(ids) :].tolist()
 
 
 def test_logits_equal_transformers(demo: Loaded, theirs: Any) -> None:
@@ -62,7 +54,9 @@ def test_logits_equal_transformers(demo: Loaded, theirs: Any) -> None:
     positions = torch.arange(ids.shape[1])[None]
     with torch.no_grad():
         expected, ours = theirs(ids).logits, demo.model(ids, positions)
-        assert (ours - expected).abs().max() < 1e-3
+        difference = (ours - expected).abs().max().item()
+        print(f"logits differ from those of transformers by {difference:.1e}")
+        assert difference < 1e-3
         changed = dataclasses.replace(demo.variant, config=dataclasses.replace(demo.variant.config, rope_theta=1e4))
         assert (moved(demo, changed)(ids, positions) - expected).abs().max() > 1e-1
         q = demo.model.get_submodule("blocks.0.attention.q").weight
@@ -89,6 +83,7 @@ def test_cached_logits_of_the_real_model(demo: Loaded) -> None:
     with torch.no_grad():
         whole = demo.model(torch.tensor([ids]), torch.arange(len(ids))[None])
     difference = (torch.cat(steps, 1) - whole).abs().max().item()
+    print(f"cached and uncached logits of {len(ids)} positions differ by {difference:.1e}")
     assert difference < 2e-4
     assert torch.equal(torch.cat(steps, 1).argmax(-1), whole.argmax(-1))
 

@@ -1,5 +1,6 @@
 """Generation: the cache changes nothing but the time, and neither does padding or the size of a chunk."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from openmodelatlas.errors import CheckpointError, InputError, NotACheckpoint
 from openmodelatlas.infer.cache import Session, left_padded
 from openmodelatlas.infer.checkpoint import Loaded, load_checkpoint
+from openmodelatlas.infer.fuse import fuse
 from openmodelatlas.infer.generate import generate
 
 STEPS = 200
@@ -78,6 +80,20 @@ def test_greedy_tokens_equal_those_without_a_cache(loaded: Loaded) -> None:
     prompt = tokens(1, 20)[0].tolist()
     found = list(generate(loaded.model, prompt, max_tokens=160, chunk=8))
     assert found == greedy_without_cache(loaded, prompt, 160)
+
+
+def test_fused_attention_equals_the_explicit_one(loaded: Loaded) -> None:
+    fused = copy.deepcopy(loaded.model)
+    paths = [path for path, _ in loaded.model.named_modules() if ".attend." not in path]
+    assert fuse(fused) == 2
+    assert [path for path, _ in fused.named_modules()] == paths
+    ids, positions = left_padded([tokens(1, n, seed=n)[0].tolist() for n in (3, 17, 40)])
+    with torch.no_grad():
+        difference = (fused(ids, positions) - loaded.model(ids, positions)).abs()[positions >= 0].max()
+    assert difference < tolerance(loaded)
+    prompt = tokens(1, 20)[0].tolist()
+    expected = list(generate(loaded.model, prompt, max_tokens=160))
+    assert list(generate(fused, prompt, max_tokens=160)) == expected
 
 
 def test_a_session_refuses_more_than_its_room(loaded: Loaded) -> None:

@@ -153,6 +153,13 @@ def test_every_field_of_a_configuration_is_read_by_every_scheme() -> None:
     assert scaled <= set(name_table("llama", "huggingface").read.values())
 
 
+def test_every_family_has_names_in_every_scheme() -> None:
+    for family in {variant.family for variant in variants().values()}:
+        for scheme in ("gguf", "huggingface", "meta"):
+            table = name_table(family, scheme)
+            assert len({row.stored for row in table.tensors}) == len(table.tensors)
+
+
 def test_no_key_stands_in_two_columns() -> None:
     for scheme in ("gguf", "huggingface", "meta"):
         table = name_table("llama", scheme)

@@ -1,13 +1,13 @@
 """A checkpoint made ready to run: file to model and tokenizer."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from openmodelatlas.errors import CheckpointError
-from openmodelatlas.fetch.progress import Progress, silent
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Header, Ledger
 from openmodelatlas.text.tokenizer import Tokenizer, from_gguf
@@ -36,9 +36,11 @@ def load_checkpoint(
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
     variant: Variant | None = None,
-    progress: Progress = silent,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Loaded:
     """Load the checkpoint at `path` as the atlas's model that its header describes, or as `variant`.
+
+    `progress(what, done, total)` is called in bytes as tensors are read.
 
     NotACheckpoint for what is none; CheckpointError for one that holds anything else than its model must."""
     with open_gguf(path) as file:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from openmodelatlas.errors import CheckpointError
-from openmodelatlas.fetch.progress import Progress, silent
+from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Finding, Ledger, TensorRow
 from openmodelatlas.weights import steps
@@ -26,7 +26,7 @@ def load(
     *,
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
-    progress: Progress = silent,
+    progress: Progress | None = None,
 ) -> nn.Module:
     """The model with the file's weights. CheckpointError names the first thing in the ledger that does not hold."""
     target = torch.device(device)
@@ -40,7 +40,8 @@ def load(
         weight = _read(file, row, variant).to(device=target, dtype=dtype)
         _assign(model, row, nn.Parameter(weight, requires_grad=False))
         done += row.stored.bytes
-        progress("reading tensors", done, ledger.stored_bytes)
+        if progress is not None:
+            progress("reading tensors", done, ledger.stored_bytes)
     if wrong := constant_findings(file, variant, ledger):
         raise refusal(wrong, str(file.path))
     empty = [
