@@ -12,6 +12,7 @@ from openmodelatlas import errors, maps
 from openmodelatlas.records.evidence import Grade, PinStatus, State
 from openmodelatlas.records.report import MetadataRow, TensorRow
 from openmodelatlas.records.shapes import axis_word
+from openmodelatlas.records.verification import Tier
 
 HOSTS = {"keepachangelog.com", "semver.org", "github.com"}
 PATH = re.compile(r"(?<![\w.])/(?:tmp|home|root|work|usr|opt|var|mnt)\b")
@@ -51,8 +52,8 @@ def test_readme_begins_with_a_picture_and_the_two_commands() -> None:
 
 # Numbers that are part of a name, or that a test holds against the code (python, exit codes, steps in order).
 NAMED = re.compile(
-    r"""Llama\ 3(\.\d)?(,\ 3\.\d)*(\ and\ 3\.\d)? | Llama\ 3's | SmolLM2 | Pocket\ 60M
-    | b?float(16|32|64) | sha256 | Python\ 3\.\d+ | Node\ \d+ | License\ 2\.0 | ^\#\#\ \[\d+\.\d+\.\d+\] | ^(\*\*)?\d+\.\ """,
+    r"""Llama\ 3(\.\d)?(,\ 3\.\d)*(\ and\ 3\.\d)? | Llama\ 3's | SmolLM2 | Pocket\ 60M | b?float(16|32|64) | sha256
+    | Python\ 3\.\d+ | Node\ \d+ | License\ 2\.0 | ^\#\#\ \[\d+\.\d+\.\d+\] | ^(\*\*)?\d+\.\ """,
     re.X | re.M,
 )
 
@@ -61,6 +62,16 @@ NAMED = re.compile(
 def test_prose_has_no_number_that_could_go_stale(name: str) -> None:
     text = NAMED.sub("", "\n".join(line for line in prose(read(name)).splitlines() if not line.startswith("|")))
     assert re.findall(r"[^\s]*\d[^\s]*", text) == []
+
+
+def test_what_is_said_of_verified_claims_holds() -> None:
+    """The sentence must go when the first claim is verified."""
+    sentences = {"README.md": "No claim is `verified` yet", "docs/how-to-read.md": "No claim is `verified` yet"}
+    claims = [c for name in ("llama-3-8b", "smollm2-135m") for n in maps.annotated(name).nodes for c in n.claims]
+    assert claims
+    none = all(claim.state != "verified" for claim in claims)
+    for name, sentence in sentences.items():
+        assert (sentence in read(name)) == none, name
 
 
 def test_required_python_is_the_one_that_is_packaged() -> None:
@@ -121,11 +132,17 @@ def test_columns_of_a_ledger_are_described() -> None:
     assert set(get_args(get_type_hints(MetadataRow)["column"])) <= code
 
 
+def test_tiers_of_a_run_are_those_of_records() -> None:
+    assert re.findall(r"^\d\. \*\*(.+?)\*\*", read("docs/glossary.md"), re.M) == list(get_args(Tier))
+
+
 # the glossary against a map
 
 
 def test_axes_of_the_glossary_are_those_of_maps() -> None:
-    said = {r[0].strip("`"): r[2].strip("`") for r in rows(read("docs/glossary.md"), "axis", "what it counts", "printed as")}
+    said = {
+        r[0].strip("`"): r[2].strip("`") for r in rows(read("docs/glossary.md"), "axis", "what it counts", "printed as")
+    }
     assert list(said) == list("BTSDHKEFVLNA")
     graph = maps.graph("llama-3.1-8b")
     for axis in [*"BTS", *graph.axes]:
