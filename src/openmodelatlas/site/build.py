@@ -1,0 +1,187 @@
+"""Write a site: all pages and what they share, into a fresh folder that takes the old one's place when it is whole."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import combinations
+from pathlib import Path
+
+from openmodelatlas.errors import UsageError
+from openmodelatlas.records.graph import Graph
+from openmodelatlas.records.report import CheckpointRecord
+from openmodelatlas.site import assets
+from openmodelatlas.site.diagram import Pen, draw
+from openmodelatlas.site.inputs import ModelPage, Shelf, shelf
+from openmodelatlas.site.maths import Maths
+from openmodelatlas.site.pages import Press, claim_states
+from openmodelatlas.site.view import Viewer
+from openmodelatlas.site.words import file_of
+
+Progress = Callable[[str], None]
+MARK = "atlas-site.json"
+"""A folder with this file was written here and may be replaced; any other that is not empty may not."""
+
+
+@dataclass(frozen=True)
+class SiteSummary:
+    """What was built. `claims` counts distinct claims a model by state; `excerpts` are pins whose text was found, of all."""
+
+    pages: int
+    models: int
+    nodes: int
+    claims: Mapping[str, int]
+    excerpts: tuple[int, int]
+    largest: tuple[str, int]
+    first: Path
+
+
+def build(
+    models: Sequence[ModelPage],
+    checkpoints: Sequence[CheckpointRecord],
+    out: Path,
+    progress: Progress = lambda _: None,
+) -> SiteSummary:
+    """Build the site of these models into `out`. On any error `out` stays as it was."""
+    if not models:
+        raise UsageError("a site needs at least one model")
+    _may_replace(out)
+    source = assets.need()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+    try:
+        new = scratch / "new"
+        writer = Writer(new)
+        _shared(new, source)
+        _write(shelf(models), checkpoints, writer, progress)
+        writer.text(MARK, json.dumps({"pages": writer.pages}) + "\n")
+        if out.exists():
+            out.rename(scratch / "old")
+        new.rename(out)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    graphs = [page.graph for page in models]
+    return SiteSummary(
+        pages=writer.pages,
+        models=len(models),
+        nodes=sum(len(graph.nodes) for graph in graphs),
+        claims=claim_states(graphs),
+        excerpts=excerpts(graphs),
+        largest=writer.largest,
+        first=out / "index.html",
+    )
+
+
+def _may_replace(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file())):
+        raise UsageError("not a site of this atlas, so it is not replaced", where=f"{out}", fix="choose another --out")
+
+
+class Writer:
+    """Writes files under a folder and keeps count of pages."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.pages, self.largest = root, 0, ("", 0)
+
+    def text(self, name: str, text: str) -> None:
+        """One file; HTML files count as pages."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = text.encode()
+        path.write_bytes(data)
+        if name.endswith(".html"):
+            self.pages += 1
+            self.largest = max(self.largest, (name, len(data)), key=lambda pair: pair[1])
+
+
+def _shared(root: Path, katex: Path) -> None:
+    static = root / "static"
+    (static / "katex" / assets.FONTS).mkdir(parents=True)
+    for name in ("atlas.css", "atlas.js", "icon.svg"):
+        (static / name).write_bytes((files("openmodelatlas.site") / "static" / name).read_bytes())
+    for name in (assets.STYLE, assets.LICENSE):
+        shutil.copyfile(katex / name, static / "katex" / name)
+    for font in sorted((katex / assets.FONTS).glob("*.woff2")):
+        shutil.copyfile(font, static / "katex" / assets.FONTS / font.name)
+
+
+def _write(models: Shelf, checkpoints: Sequence[CheckpointRecord], writer: Writer, progress: Progress) -> None:
+    progress("setting up formulas")
+    press = Press(Maths(), models)
+    del checkpoints
+    writer.text("index.html", press.gallery([]))
+    writer.text("how-to-read.html", press.how_to_read())
+    for release in models.by_release():
+        default = models.default(release)
+        assert default is not None
+        writer.text(f"{release}.html", press.model(default, release=True))
+    for page in models.pages:
+        progress(f"pages of {page.model.title}")
+        write_model(press, page, writer)
+
+
+def write_model(press: Press, page: ModelPage, writer: Writer) -> None:
+    """The model's own page, a page for every node and tensor, and the data of its panels."""
+    graph, folder = page.graph, page.model.id
+    viewer = Viewer(graph, press.maths)
+    panels = {}
+    writer.text(f"{folder}/index.html", press.model(page, release=False))
+    for node in graph.nodes:
+        view = viewer.view(node)
+        panels[node.id] = press.article(view)
+        if node.id:
+            writer.text(f"{folder}/{file_of(node.id)}", press.node(page, node, viewer, view))
+    writer.text(f"{folder}/data.js", data_script(graph, panels))
+
+
+def data_script(graph: Graph, panels: Mapping[str, str]) -> str:
+    """What the pages of a model share: names to search, panels, and every way its diagrams can be open."""
+    nodes = {n.id: [n.title, n.class_ or n.kind] for n in graph.nodes if n.id}
+    pen = Pen(graph, file_of, foldable=True)
+    scopes = ["", *(region.name for region in graph.regions)]
+    pictures = {
+        scope: {" ".join(sorted(opened)): draw(pen, scope, opened) for opened in foldings(graph, scope)}
+        for scope in scopes
+    }
+    data = {"nodes": nodes, "panels": panels, "pictures": pictures}
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    return f"window.atlas={text};\n"
+
+
+def foldings(graph: Graph, scope: str) -> list[frozenset[str]]:
+    """Every set of containers that can be open at once in a scope's picture: each within open ones only."""
+    regions = {region.name for region in graph.regions}
+    inner: list[str] = []
+
+    def walk(name: str) -> None:
+        for child in graph.by_id[name].children:
+            if graph.by_id[child].children and child not in regions:
+                inner.append(child)
+                walk(child)
+
+    walk(scope)
+    found = []
+    for count in range(len(inner) + 1):
+        for chosen in combinations(inner, count):
+            opened = frozenset(chosen)
+            if all(_parent(graph, name) in opened | {scope} for name in chosen):
+                found.append(opened)
+    return found
+
+
+def _parent(graph: Graph, name: str) -> str:
+    return next(node.id for node in graph.nodes if name in node.children)
+
+
+def excerpts(graphs: Sequence[Graph]) -> tuple[int, int]:
+    """Distinct pins whose text was found, and all distinct pins."""
+    found: dict[object, bool] = {}
+    for graph in graphs:
+        for node in graph.nodes:
+            for claim in node.claims:
+                for report in (claim.pin, *claim.also):
+                    key = (claim.id, report.pin.place, report.pin.ranges)
+                    found[key] = report.status in ("same", "moved")
+    return sum(found.values()), len(found)

@@ -1,0 +1,302 @@
+"""The pages of models and their nodes, and the gallery, as HTML."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from openmodelatlas.records.graph import Graph, Node
+from openmodelatlas.site.diagram import Pen, draw, region_heading
+from openmodelatlas.site.facts import differences, facts, tied
+from openmodelatlas.site.inputs import ModelPage, Shelf
+from openmodelatlas.site.maths import Maths
+from openmodelatlas.site.preview import KEY, preview
+from openmodelatlas.site.provenance import provenance_line
+from openmodelatlas.site.view import Link, View, Viewer
+from openmodelatlas.site.words import AXIS_MEANINGS, compact, file_of
+
+STATES = (
+    ("verified", "by a run: the check, what it was held against and the measured value are recorded"),
+    ("derived", "follows from the definition that ran, or from arithmetic on it"),
+    ("read", "a source is pinned to its lines, and the text found there has the recorded hash"),
+    ("stated", "somebody says so, and nothing here has checked it"),
+    ("conflict", "two sources disagree, or a pinned text has changed; both are shown"),
+    ("not verified", "no check has been made, or the pinned text was not at hand"),
+)
+KINDS = {"dense decoder": "dense decoder"}
+FOOTER = "Derived from definitions that run."
+
+
+@dataclass(frozen=True)
+class TwinItem:
+    """One entry of a diagram's text form."""
+
+    link: Link
+    reads: str
+    gives: str
+    count: str
+    inside: tuple["TwinItem", ...]
+
+
+class Press:
+    """Templates with what all pages share."""
+
+    def __init__(self, maths: Maths, shelf: Shelf) -> None:
+        self.maths, self.shelf = maths, shelf
+        self.env = jinja2.Environment(
+            loader=jinja2.PackageLoader("openmodelatlas.site"),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
+        )
+        self.env.filters["file_of"] = file_of
+        self.env.globals["state_words"] = dict(STATES)
+        self.footer = f"{FOOTER} Open Model Atlas {version('openmodelatlas')}"
+
+    def page(self, template: str, **values: Any) -> str:
+        """A whole page, without needless white space."""
+        base = {"footer": self.footer, "description": "", "search_hint": "Search this map", "model_dir": None}
+        return squeeze(self.env.get_template(template).render(**base | values))
+
+    def article(self, view: View, level: int = 2, stored: object = None) -> str:
+        """A node's text alone, for the panel."""
+        parts: Any = self.env.get_template("parts.html").module
+        return squeeze(str(parts.article(view, level, stored)))
+
+    # --- one model ----------------------------------------------------------------------------------------------------
+
+    def model(self, page: ModelPage, *, release: bool) -> str:
+        """A model's page, or the page of its release with this size shown."""
+        graph, prefix = page.graph, f"{page.model.id}/" if release else ""
+        viewer = Viewer(graph, self.maths)
+        region = graph.regions[0].name
+        compared = self._compared(page)
+        return self.page(
+            "model.html",
+            kind="model",
+            root="" if release else "../",
+            title=page.release.title if release else page.model.title,
+            heading=page.release.title if release else page.model.title,
+            description=f"{page.model.title}: {compact(graph.counts.total)} parameters, {region_heading(graph)}",
+            model_dir=prefix,
+            prefix=prefix,
+            path=self._path(page, release=release),
+            crumb=page.release.title if release else page.model.size,
+            kind_words=_capital(page.release.kind),
+            release=page.release,
+            model=page.model,
+            follows=self._release_link(page.release.follows),
+            architecture=self._architecture(page),
+            sizes=self._sizes(page, release=release),
+            facts=facts(graph, page.model),
+            provenance=Markup(provenance_line(page)),
+            verdict="",
+            region=region_heading(graph),
+            region_id=region,
+            model_map=Markup(draw(Pen(graph, lambda name: prefix + file_of(name), foldable=True), "")),
+            block_map=Markup(draw(Pen(graph, lambda name: prefix + file_of(name), foldable=True), region)),
+            twin=twin(viewer, graph.by_id[""], prefix, deep=True),
+            twin_open=False,
+            table=self._table(page, release=release),
+            advertised=_advertised(page, self.shelf),
+            compared=compared.model if compared else None,
+            changes=differences(compared.graph, graph) if compared else [],
+            deviations=[_deviation(graph, d) for d in page.model.deviations],
+            claims=_claims(graph),
+        )
+
+    def node(self, page: ModelPage, node: Node, viewer: Viewer, view: View, stored: object = None) -> str:
+        """The page of a node or tensor: its diagram with the place marked, and its text."""
+        scope = viewer.scope(node)
+        pen = Pen(page.graph, file_of, here=node.id)
+        model = Link("", page.model.size, "index.html")
+        zoom = [model, *(link for link in viewer.path(node) if link.id)]
+        crumbs = [*self._path(page, release=False), *zoom]
+        return self.page(
+            "node.html",
+            kind="node",
+            root="../",
+            title=f"{page.model.title} · {node.title}",
+            description=f"{node.title} of {page.model.title}: {node.sentence}",
+            model_dir="",
+            path=crumbs,
+            view=view,
+            stored=stored,
+            diagram=Markup(draw(pen, scope)),
+            twin=twin(viewer, page.graph.by_id[scope], "", deep=False),
+        )
+
+    def _path(self, page: ModelPage, *, release: bool) -> list[Link]:
+        root = "" if release else "../"
+        links = [Link("", "All models", f"{root}index.html")]
+        return links if release else [*links, Link("", page.release.title, f"{root}{page.release.id}.html")]
+
+    def _release_link(self, name: str | None) -> Link | None:
+        default = self.shelf.default(name) if name else None
+        return Link("", default.release.title, f"{default.release.id}.html") if default else None
+
+    def _architecture(self, page: ModelPage) -> Link | None:
+        """The oldest release of the same family that has reference code of its own."""
+        if page.release.architecture is None:
+            return None
+        own = [p for p in self.shelf.pages if p.provenance.own and p.model.family == page.model.family]
+        return self._release_link(own[0].release.id) if own else None
+
+    def _compared(self, page: ModelPage) -> ModelPage | None:
+        name = page.release.follows
+        if name is None and page.release.architecture is not None:
+            own = [p for p in self.shelf.pages if p.provenance.own and p.model.family == page.model.family]
+            name = own[0].release.id if own else None
+        return self.shelf.match(page, name) if name else None
+
+    def _sizes(self, page: ModelPage, *, release: bool) -> list[Link]:
+        root = "" if release else "../"
+        sizes = self.shelf.by_release()[page.release.id]
+        return [Link(p.model.id, p.model.size, f"{root}{p.model.id}/index.html") for p in sizes]
+
+    def _table(self, page: ModelPage, *, release: bool) -> list[dict[str, str]]:
+        root = "" if release else "../"
+        return [
+            {
+                "id": p.model.id,
+                "file": f"{root}{p.model.id}/index.html",
+                "size": p.model.size,
+                "total": f"{p.graph.counts.total:,}",
+                "rest": f"{p.graph.counts.without_embedding:,}",
+                "blocks": f"{p.graph.axes['L']}",
+                "width": f"{p.graph.axes['D']:,}",
+                "heads": f"{p.graph.axes['H']}",
+                "kv": f"{p.graph.axes['K']}",
+                "wide": f"{p.graph.axes['F']:,}",
+                "context": f"{p.model.context.config:,}",
+                "output": "the embedding, shared" if tied(p.graph) else "its own",
+            }
+            for p in self.shelf.by_release()[page.release.id]
+        ]
+
+    # --- gallery and help ---------------------------------------------------------------------------------------------
+
+    def gallery(self, checkpoints: Sequence[Mapping[str, str]]) -> str:
+        """The front page."""
+        groups = []
+        for name, pages in self.shelf.by_release().items():
+            release = pages[0].release
+            follows = self._release_link(release.follows)
+            shares = self._architecture(pages[0])
+            lineage = f"{release.kind}"
+            lineage += f" · follows {follows.title}" if follows else ""
+            lineage += f" · shares the architecture of {shares.title}" if shares and not follows else ""
+            groups.append(
+                {
+                    "id": name,
+                    "file": f"{name}.html",
+                    "title": release.title,
+                    "maker": release.maker,
+                    "month": release.month,
+                    "lineage": lineage,
+                    "search": f"{release.title} {release.maker} {release.month} {lineage}".lower(),
+                    "cards": [_card(page) for page in pages],
+                }
+            )
+        nodes = sum(len(page.graph.nodes) for page in self.shelf.pages)
+        count = f"{len(self.shelf.pages)} models, {nodes:,} nodes and tensors."
+        return self.page(
+            "index.html",
+            kind="gallery",
+            root="",
+            title="Open Model Atlas",
+            search_hint="Search models",
+            groups=groups,
+            count=count,
+            key=KEY,
+            checkpoints=checkpoints,
+        )
+
+    def how_to_read(self) -> str:
+        """The page that defines axes, states, grades and numbers."""
+        return self.page(
+            "how-to-read.html",
+            kind="how",
+            root="",
+            title="How to read",
+            search_hint="Search models",
+            axes=AXIS_MEANINGS,
+            states=STATES,
+        )
+
+
+def squeeze(html: str) -> str:
+    """Drop indentation and empty lines outside `<pre>`."""
+    parts = re.split(r"(<pre\b.*?</pre>)", html, flags=re.S)
+    return "".join(
+        part if part.startswith("<pre") else re.sub(r"\n\s*", "\n", re.sub(r"[ \t]+\n", "\n", part)) for part in parts
+    )
+
+
+def twin(viewer: Viewer, node: Node, prefix: str, *, deep: bool) -> tuple[TwinItem, ...]:
+    """A scope as a list in call order; `deep` goes into every container."""
+    items = []
+    for name in node.children:
+        child = viewer.graph.by_id[name]
+        link = viewer.link(name)
+        items.append(
+            TwinItem(
+                Link(name, link.title, prefix + link.file),
+                ", ".join(p.symbol_text for p in child.inputs),
+                ", ".join(p.symbol_text for p in child.outputs),
+                f"{child.parameters.count:,}" if child.parameters.count else "",
+                twin(viewer, child, prefix, deep=True) if deep and child.children else (),
+            )
+        )
+    return tuple(items)
+
+
+def _card(page: ModelPage) -> dict[str, Any]:
+    graph = page.graph
+    about = f"{compact(graph.counts.total)} parameters · {page.model.context.config:,} positions"
+    features = "tied" if tied(graph) else "untied"
+    return {
+        "file": f"{page.model.id}/index.html",
+        "title": page.model.title,
+        "about": about,
+        "picture": Markup(preview(graph)),
+        "search": f"{page.model.title} {page.release.maker} {page.release.month} {about} {features}".lower(),
+    }
+
+
+def _deviation(graph: Graph, deviation: Any) -> dict[str, Any]:
+    return {
+        "node": deviation.node,
+        "title": graph.by_id[deviation.node].title,
+        "source": deviation.source,
+        "note": deviation.note,
+    }
+
+
+def _claims(graph: Graph) -> str:
+    states = claim_states([graph])
+    return f"{sum(states.values())}: " + ", ".join(f"{count} {state}" for state, count in states.items())
+
+
+def claim_states(graphs: Iterable[Graph]) -> dict[str, int]:
+    """How many distinct claims of each state the maps make, in the order of `STATES`."""
+    found: Counter[str] = Counter()
+    for graph in graphs:
+        states = {claim.id: claim.state for node in graph.nodes for claim in node.claims}
+        found.update(states.values())
+    return {state: found[state] for state, _ in STATES if found[state]}
+
+
+def _advertised(page: ModelPage, shelf: Shelf) -> str:
+    sizes = {f"{p.model.context.advertised:,}" for p in shelf.by_release()[page.release.id]}
+    return ", ".join(sorted(sizes))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

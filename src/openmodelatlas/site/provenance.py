@@ -1,0 +1,71 @@
+"""The line under a model's name that says what its map rests on, and what nobody has checked."""
+
+from html import escape
+
+from openmodelatlas.catalog.annotate import url_of
+from openmodelatlas.records.catalog import Deviation
+from openmodelatlas.records.evidence import Claim, Pin
+from openmodelatlas.site.inputs import ModelPage
+from openmodelatlas.site.words import lines_words
+
+SHORT = 7
+
+
+def provenance_line(page: ModelPage) -> str:
+    """Reference code, how the model departs from it, configuration, and what is not verified, as HTML."""
+    made = page.provenance
+    ref = made.reference
+    url = f"https://github.com/{ref.repo}/blob/{ref.revision}/{ref.path}"
+    parts = [f'Reference code <a href="{url}" rel="noreferrer">{escape(ref.repo)} @ {ref.revision[:SHORT]}</a>']
+    buts = [_but(deviation, claim) for deviation, claim in made.deviations]
+    if not made.own:
+        parts[0] += f", which computes as {escape(made.computes_as)}"
+        parts[0] += f" but for {_listed(buts)}" if buts else ""
+    elif buts:
+        parts[0] += f", but for {_listed(buts)}"
+    missing = [*made.not_verified]
+    tail = f' · <span class="unverified">{escape(_plain_list(missing))} not verified</span>' if missing else ""
+    return f"{parts[0]}; configuration {_configuration(page)}{tail}"
+
+
+def _but(deviation: Deviation, claim: Claim | None) -> str:
+    if claim is None:
+        return escape(deviation.summary)
+    return f"{escape(deviation.summary)} ({_pin(claim)})"
+
+
+def _pin(claim: Claim) -> str:
+    """`meta-llama/llama-models @ 5fdf831, model.py 45–69`: the repository's name for the lines if it has one."""
+    pins = [claim.pin, *(pin for pin in claim.also if pin.place.blob == claim.pin.place.blob)]
+    pin = next((pin for pin in pins if pin.place.kind == "git"), claim.pin)
+    words = f"{_place(pin)}, {pin.place.path.rpartition('/')[2]} {_lines(pin)}"
+    if pin.place.kind != "git":
+        return escape(words)
+    url = url_of(pin.place, (pin.ranges[0].first, pin.ranges[-1].last))
+    return f'<a href="{url}" rel="noreferrer">{escape(words)}</a>'
+
+
+def _place(pin: Pin) -> str:
+    if pin.place.kind == "wheel":
+        return f"{pin.place.source}=={pin.place.revision}"
+    return f"{pin.place.source} @ {pin.place.revision[:SHORT]}"
+
+
+def _lines(pin: Pin) -> str:
+    return ", ".join(lines_words(part.first, part.last) for part in pin.ranges)
+
+
+def _configuration(page: ModelPage) -> str:
+    made = page.provenance
+    if made.configuration_claim is not None:
+        pin = made.configuration_claim.pin
+        return escape(f"{_place(pin)}, {pin.place.path.rpartition('/')[2]} {_lines(pin)}")
+    return escape(made.configuration.source)
+
+
+def _listed(items: list[str]) -> str:
+    return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else items[0]
+
+
+def _plain_list(items: list[str]) -> str:
+    return _listed(items)
