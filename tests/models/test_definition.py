@@ -1,7 +1,6 @@
 """The definition itself: shapes as annotated, padding, the cache, the fused form; each able to fail."""
 
 import dataclasses
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -47,12 +46,11 @@ def inputs(batch: int = 2, length: int = 9) -> tuple[torch.Tensor, torch.Tensor]
 
 
 @pytest.fixture
-def shape_checks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def shape_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check every forward's jaxtyping annotations while a test runs."""
     model = models.find("llama-3.1-8b").build()
     for kind in {type(m) for m in model.modules() if type(m).__module__.startswith("openmodelatlas")}:
         monkeypatch.setattr(kind, "forward", jaxtyped(typechecker=beartype)(kind.forward))
-    yield
 
 
 @pytest.mark.usefixtures("shape_checks")

@@ -9,6 +9,9 @@ import pytest
 import torch
 
 from openmodelatlas import models
+from openmodelatlas.errors import DefinitionError
+from openmodelatlas.models import llama
+from openmodelatlas.models.variant import from_row
 from openmodelatlas.parts.rope import RopeScale
 
 DATA = Path(__file__).parent.parent / "data"
@@ -112,3 +115,8 @@ def test_positions_are_not_rounded_by_the_model_dtype() -> None:
     table = model.get_submodule("rope")(torch.arange(512)[None])
     assert table.cos.dtype == torch.float32
     assert len(torch.unique(table.sin[0, :, -1])) == 512
+
+
+def test_a_row_of_the_wrong_length_is_named() -> None:
+    with pytest.raises(DefinitionError, match=r"Config has the wrong length: 1, 2; expected 10 numbers .* found 2"):
+        from_row(llama.Config, (1, 2))

@@ -58,9 +58,9 @@ def test_ids_resolve(name: str, node: str, index: int | None, alias: str | None,
 
 
 def test_unknown_ids_list_the_nearest(graph: Graph) -> None:
-    with pytest.raises(UnknownName, match="'block.atention_add'; nearest: block.attention_add"):
+    with pytest.raises(UnknownName, match=r"'block\.atention_add'; nearest: block\.attention_add"):
         resolve(graph, "block.atention_add")
-    with pytest.raises(UnknownName, match="no such block: 'blocks.32'; expected 0 to 31, found 32"):
+    with pytest.raises(UnknownName, match=r"no such block: 'blocks\.32'; expected 0 to 31, found 32"):
         resolve(graph, "blocks.32")
 
 

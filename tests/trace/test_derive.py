@@ -306,7 +306,7 @@ def with_row(section: str, name: str, **changes: Any) -> dict[str, Any]:
 def test_wrong_axes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     table = with_row("tensors", "block.feed_forward.gate:out", axes=["B", "T", "D"])
     monkeypatch.setattr(derive_module, "pages", lambda _: table)
-    with pytest.raises(DefinitionError, match="axes do not fit the derived shape: block.feed_forward.gate:out"):
+    with pytest.raises(DefinitionError, match=r"axes do not fit the derived shape: block\.feed_forward\.gate:out"):
         derive(models.find("smollm2-135m"))
 
 

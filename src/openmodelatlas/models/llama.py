@@ -8,13 +8,13 @@ Sources: meta-llama/llama3 and meta-llama/llama-models (the pinned lines stand i
 32 in its published configurations, though the vendor's code has 8 written into it; 32 is used here.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from jaxtyping import Float, Float32, Int
 from torch import Tensor, nn
 
-from openmodelatlas.models.variant import Variant
+from openmodelatlas.models.variant import Variant, from_row
 from openmodelatlas.parts.attend import Attend, CausalMask
 from openmodelatlas.parts.cache import BlockCache, Cache, UpdateCache
 from openmodelatlas.parts.elementwise import Multiply, ResidualAdd, SiLU, Upcast
@@ -188,7 +188,7 @@ class Model(nn.Module):
 
 def _variant(kind: type[Config] | type[ScaledConfig], unembed: type[Unembed], *row: Any) -> Variant:
     """A row of the table: the numbers in the order of the configuration's fields."""
-    config = kind(**dict(zip((field.name for field in fields(kind)), row, strict=True)))
+    config = from_row(kind, row)
     rope = Rope if kind is Config else ScaledRope
     return Variant(config=config, model=Model, parts={"rope": rope, "unembed": unembed})
 

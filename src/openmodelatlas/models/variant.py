@@ -1,11 +1,29 @@
 """A row of a family's table of variants: numbers, and the classes that they go into."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
+
+from openmodelatlas.errors import DefinitionError
+
+Config = TypeVar("Config")
+
+
+def from_row(kind: type[Config], row: Sequence[Any]) -> Config:
+    """A configuration from its numbers in the order of its fields; DefinitionError for a row of another length."""
+    names = list(inspect.signature(kind).parameters)
+    if len(names) != len(row):
+        raise DefinitionError(
+            f"a row of {kind.__name__} has the wrong length",
+            where=", ".join(map(str, row)),
+            expected=f"{len(names)} numbers ({', '.join(names)})",
+            found=len(row),
+        )
+    return kind(**dict(zip(names, row, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ class RMSNorm(nn.Module):
     r"""Divides each position's features by their root mean square, then scales every feature by a learned gain.
 
     Equation:
-        \out_i = \frac{\port{x}_i}{\sqrt{\frac{1}{D}\sum_{j=1}^{D}\port{x}_j^{2} + \const{eps}}}\;\param{weight}_i
+        \out_i = \frac{\port{x}_i}{\sqrt{\frac{1}{d}\sum_{j=1}^{d}\port{x}_j^{2} + \const{eps}}}\;\param{weight}_i
 
     Dtype: the division runs in float32 and is rounded to the input's dtype before the gain is applied.
     Sources: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
