@@ -13,8 +13,9 @@ from openmodelatlas.errors import UsageError
 from openmodelatlas.records.graph import Graph
 from openmodelatlas.records.report import CheckpointRecord
 from openmodelatlas.site import assets
+from openmodelatlas.site.checkpoint import Stored
 from openmodelatlas.site.diagram import Pen, draw
-from openmodelatlas.site.inputs import ModelPage, Shelf, shelf
+from openmodelatlas.site.inputs import Edition, ModelPage, Shelf, checkpoint_edition, edition, shelf
 from openmodelatlas.site.maths import Maths
 from openmodelatlas.site.pages import Press, claim_states
 from openmodelatlas.site.view import Viewer
@@ -27,7 +28,7 @@ MARK = "atlas-site.json"
 
 @dataclass(frozen=True)
 class SiteSummary:
-    """What was built. `claims` counts distinct claims a model by state; `excerpts` are pins whose text was found, of all."""
+    """What was built. `claims` counts distinct claims a model by state; `excerpts` are pins with text, of all pins."""
 
     pages: int
     models: int
@@ -107,32 +108,37 @@ def _shared(root: Path, katex: Path) -> None:
         shutil.copyfile(font, static / "katex" / assets.FONTS / font.name)
 
 
-def _write(models: Shelf, checkpoints: Sequence[CheckpointRecord], writer: Writer, progress: Progress) -> None:
+def _write(models: Shelf, records: Sequence[CheckpointRecord], writer: Writer, progress: Progress) -> None:
     progress("setting up formulas")
-    press = Press(Maths(), models)
-    del checkpoints
-    writer.text("index.html", press.gallery([]))
+    by_id = {page.model.id: page for page in models.pages}
+    records = [record for record in records if record.model in by_id]
+    press = Press(Maths(), models, records)
+    writer.text("index.html", press.gallery())
     writer.text("how-to-read.html", press.how_to_read())
     for release in models.by_release():
         default = models.default(release)
         assert default is not None
-        writer.text(f"{release}.html", press.model(default, release=True))
-    for page in models.pages:
-        progress(f"pages of {page.model.title}")
-        write_model(press, page, writer)
+        writer.text(f"{release}.html", press.model(edition(default), release=True))
+    for of in [edition(page) for page in models.pages] + [checkpoint_edition(by_id[r.model], r) for r in records]:
+        progress(f"pages of {of.title}")
+        write_edition(press, of, writer)
 
 
-def write_model(press: Press, page: ModelPage, writer: Writer) -> None:
-    """The model's own page, a page for every node and tensor, and the data of its panels."""
-    graph, folder = page.graph, page.model.id
+def write_edition(press: Press, of: Edition, writer: Writer) -> None:
+    """The edition's own page, a page for every node and tensor, and the data of its panels."""
+    graph, folder = of.page.graph, of.folder
     viewer = Viewer(graph, press.maths)
+    stored = Stored(of.record, graph) if of.record else None
     panels = {}
-    writer.text(f"{folder}/index.html", press.model(page, release=False))
+    writer.text(f"{folder}/index.html", press.model(of, release=False))
     for node in graph.nodes:
         view = viewer.view(node)
-        panels[node.id] = press.article(view)
+        kept = stored.view(node) if stored else None
+        panels[node.id] = press.article(view, 2, kept)
         if node.id:
-            writer.text(f"{folder}/{file_of(node.id)}", press.node(page, node, viewer, view))
+            writer.text(f"{folder}/{file_of(node.id)}", press.node(of, node, viewer, view, kept))
+    if of.record:
+        writer.text(f"{folder}/ledger.html", press.ledger(of))
     writer.text(f"{folder}/data.js", data_script(graph, panels))
 
 

@@ -5,8 +5,17 @@ from dataclasses import dataclass
 from html import escape
 
 from openmodelatlas.records.graph import Graph, Node
-from openmodelatlas.site.layout import NOTE, PILL_GAP, PILL_HEIGHT, PILL_STEP, ROUND, TITLE, Box, Placed, lay_out
-from openmodelatlas.site.layout import note_of, pill_width
+from openmodelatlas.site.layout import (
+    PILL_GAP,
+    PILL_HEIGHT,
+    PILL_STEP,
+    ROUND,
+    Box,
+    Placed,
+    lay_out,
+    note_of,
+    pill_width,
+)
 from openmodelatlas.site.routes import Point, Wire
 from openmodelatlas.site.scopes import IN, OUT, RESIDUAL, Pill, stream
 from openmodelatlas.site.symbols import symbol_svg, symbol_width
@@ -55,9 +64,10 @@ def _zoom(pen: Pen, placed: Placed) -> str:
 def _scope(pen: Pen, placed: Placed, x: float, y: float, depth: int) -> str:
     """Frame, wires, boxes, then what is written on them."""
     node = placed.scope.node
-    parts = [f'<rect class="frame d{min(depth, 3)}" x="{x:g}" y="{y:g}" width="{placed.w:g}" height="{placed.h:g}" rx="12"/>']
+    kind = "whole" if node.kind == "model" else f"d{min(depth, 3)}"
+    parts = [f'<rect class="frame {kind}" x="{x:g}" y="{y:g}" width="{placed.w:g}" height="{placed.h:g}" rx="12"/>']
     parts += [_wire(pen, wire, x, y, depth) for wire in placed.wires]
-    parts.append(_heading(pen, node, placed, x, y, depth))
+    parts.append(_heading(node, placed, x, y, depth))
     for box in placed.boxes:
         if box.inside is not None:
             parts.append(_opened(pen, box, x + box.x, y + box.y, depth + 1))
@@ -67,13 +77,12 @@ def _scope(pen: Pen, placed: Placed, x: float, y: float, depth: int) -> str:
     return "".join(parts)
 
 
-def _heading(pen: Pen, node: Node, placed: Placed, x: float, y: float, depth: int) -> str:
-    if depth:
+def _heading(node: Node, placed: Placed, x: float, y: float, depth: int) -> str:
+    if depth or node.kind == "model":
         return ""
-    label = node.title if node.kind != "model" else "Model"
+    label = node.title
     if node.region is not None and node.id == node.region.name and node.region.count > 1:
         label = f"{node.title} n of {node.region.count}"
-    del pen
     return f'<text class="head" x="{x + placed.title_x:g}" y="{y + 21:g}">{escape(label)}</text>'
 
 
@@ -87,7 +96,8 @@ def _opened(pen: Pen, box: Box, x: float, y: float, depth: int) -> str:
     fold = _fold(node, x + box.w - 22, y + 16, opened=True) if pen.foldable else ""
     return (
         f'<g class="open">{_scope(pen, inside, x, y, depth)}'
-        f'<a class="n box" href="{pen.link(node.id)}" data-id="{escape(node.id)}" aria-label="{escape(node.title)}">{head}</a>'
+        f'<a class="n box" href="{pen.link(node.id)}" data-id="{escape(node.id)}" '
+        f'aria-label="{escape(node.title)}">{head}</a>'
         f"{fold}</g>"
     )
 
@@ -109,7 +119,8 @@ def _box(pen: Pen, box: Box, x: float, y: float) -> str:
     stack = ""
     if region is not None and region.count > 1:
         stack = "".join(
-            f'<rect class="back" x="{x + d:g}" y="{y - d:g}" width="{box.w:g}" height="{box.h:g}" rx="9"/>' for d in (8, 4)
+            f'<rect class="back" x="{x + d:g}" y="{y - d:g}" width="{box.w:g}" height="{box.h:g}" rx="9"/>'
+            for d in (8, 4)
         )
     label, sub = node.title, note
     if region is not None and region.count > 1:
@@ -201,12 +212,13 @@ def _wire(pen: Pen, wire: Wire, x: float, y: float, depth: int) -> str:
     port = (node.outputs + node.inputs)[0]
     spoken = f"{node.title}, {port.symbol_text} {shape_words(port)}"
     here = ' aria-current="true"' if tensor == pen.here else ""
-    hit = f'<path class="hit" d="{" ".join(_rounded([(a + x, b + y) for a, b in p], short=False) for _, p in wire.paths)}"/>'
+    whole = [_rounded([(a + x, b + y) for a, b in points], short=False) for _, points in wire.paths]
+    hit = f'<path class="hit" d="{"".join(whole)}"/>'
     source = wire.net.source[0]
     return (
         f'<a class="n net" href="{pen.link(tensor)}" data-id="{escape(tensor)}" data-from="{escape(source)}" '
         f'aria-label="{escape(spoken)}"{here}><title>{escape(spoken)}</title>'
-        f'{hit}{"".join(lines + heads)}{label}</a>'
+        f"{hit}{''.join(lines + heads)}{label}</a>"
     )
 
 
@@ -252,7 +264,8 @@ def _rounded(points: list[Point], *, short: bool) -> str:
 def _tip(points: list[Point]) -> str:
     (ax, ay), (x, y) = points[-2:]
     dx, dy = _sign(x - ax), _sign(y - ay)
-    return f"M{x:g} {y:g}L{x - 7 * dx + 3.4 * dy:g} {y - 7 * dy + 3.4 * dx:g}L{x - 7 * dx - 3.4 * dy:g} {y - 7 * dy - 3.4 * dx:g}z"
+    backs = [(x - 7 * dx + side * dy, y - 7 * dy + side * dx) for side in (3.4, -3.4)]
+    return f"M{x:g} {y:g}" + "".join(f"L{a:g} {b:g}" for a, b in backs) + "z"
 
 
 def _sign(value: float) -> int:

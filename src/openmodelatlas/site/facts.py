@@ -99,7 +99,7 @@ class Difference:
 
 def differences(before: Graph, after: Graph) -> list[Difference]:
     """Both maps held against each other: nodes that only one has, classes, sharing, constants, then sizes."""
-    ops = [n for n in after.nodes if n.kind != "tensor"]
+    ops = [n for n in after.nodes if n.kind not in ("tensor", "model")]
     rows: list[Difference] = []
     for node in ops:
         other = before.by_id.get(node.id)

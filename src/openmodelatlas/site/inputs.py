@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from openmodelatlas.records.catalog import Model, Provenance, Release
 from openmodelatlas.records.graph import Graph
+from openmodelatlas.records.report import CheckpointRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +41,30 @@ class Shelf:
         others = self.by_release().get(release, [])
         same = [p for p in others if p.model.size == page.model.size]
         near = sorted(others, key=lambda p: abs(p.graph.counts.total - page.graph.counts.total))
-        return (same or near or [None])[0]
+        return next(iter([*same, *near]), None)
 
 
 def shelf(pages: Sequence[ModelPage]) -> Shelf:
     """A shelf of these models."""
     return Shelf(tuple(pages))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edition:
+    """A set of pages of one map, in a folder of its own: of the bare model, or of a checkpoint of it."""
+
+    page: ModelPage
+    folder: str
+    title: str
+    crumb: str
+    record: CheckpointRecord | None = None
+
+
+def edition(page: ModelPage) -> Edition:
+    """The pages of the bare model."""
+    return Edition(page=page, folder=page.model.id, title=page.model.title, crumb=page.model.size)
+
+
+def checkpoint_edition(page: ModelPage, record: CheckpointRecord) -> Edition:
+    """The pages of a checkpoint of that model."""
+    return Edition(page=page, folder=record.name, title=record.title, crumb=record.title, record=record)

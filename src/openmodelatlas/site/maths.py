@@ -1,4 +1,4 @@
-"""Formulas: LaTeX to HTML by KaTeX, run inside Python. Each distinct formula is set once, however many pages show it."""
+"""Formulas: LaTeX to HTML by KaTeX, run inside Python. Each distinct formula is set once for all pages."""
 
 import re
 from collections.abc import Mapping
@@ -45,7 +45,8 @@ class Maths:
         to focus inside, that would hide the focus."""
 
         def mark(match: re.Match[str]) -> str:
-            return f'<span tabindex="0" role="button" aria-label="{escape(names.get(match["light"], ""))}" {match["rest"]}'
+            name = escape(names.get(match["light"], ""))
+            return f'<span tabindex="0" role="button" aria-label="{name}" {match["rest"]}'
 
         shown = self.html(tex, display=True).replace('class="katex-html" aria-hidden="true"', 'class="katex-html"')
         return _LIGHT.sub(mark, shown)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -11,9 +11,11 @@ import jinja2
 from markupsafe import Markup
 
 from openmodelatlas.records.graph import Graph, Node
+from openmodelatlas.records.report import CheckpointRecord
+from openmodelatlas.site.checkpoint import ledger_rows, summary, verdict
 from openmodelatlas.site.diagram import Pen, draw, region_heading
 from openmodelatlas.site.facts import differences, facts, tied
-from openmodelatlas.site.inputs import ModelPage, Shelf
+from openmodelatlas.site.inputs import Edition, ModelPage, Shelf
 from openmodelatlas.site.maths import Maths
 from openmodelatlas.site.preview import KEY, preview
 from openmodelatlas.site.provenance import provenance_line
@@ -28,7 +30,6 @@ STATES = (
     ("conflict", "two sources disagree, or a pinned text has changed; both are shown"),
     ("not verified", "no check has been made, or the pinned text was not at hand"),
 )
-KINDS = {"dense decoder": "dense decoder"}
 FOOTER = "Derived from definitions that run."
 
 
@@ -46,8 +47,8 @@ class TwinItem:
 class Press:
     """Templates with what all pages share."""
 
-    def __init__(self, maths: Maths, shelf: Shelf) -> None:
-        self.maths, self.shelf = maths, shelf
+    def __init__(self, maths: Maths, shelf: Shelf, records: Sequence[CheckpointRecord] = ()) -> None:
+        self.maths, self.shelf, self.records = maths, shelf, tuple(records)
         self.env = jinja2.Environment(
             loader=jinja2.PackageLoader("openmodelatlas.site"),
             autoescape=True,
@@ -71,9 +72,10 @@ class Press:
 
     # --- one model ----------------------------------------------------------------------------------------------------
 
-    def model(self, page: ModelPage, *, release: bool) -> str:
-        """A model's page, or the page of its release with this size shown."""
-        graph, prefix = page.graph, f"{page.model.id}/" if release else ""
+    def model(self, of: Edition, *, release: bool) -> str:
+        """The page of a model or checkpoint, or the page of a release with this size shown."""
+        page, record = of.page, of.record
+        graph, prefix = page.graph, f"{of.folder}/" if release else ""
         viewer = Viewer(graph, self.maths)
         region = graph.regions[0].name
         compared = self._compared(page)
@@ -81,13 +83,13 @@ class Press:
             "model.html",
             kind="model",
             root="" if release else "../",
-            title=page.release.title if release else page.model.title,
-            heading=page.release.title if release else page.model.title,
-            description=f"{page.model.title}: {compact(graph.counts.total)} parameters, {region_heading(graph)}",
+            title=page.release.title if release else of.title,
+            heading=page.release.title if release else of.title,
+            description=f"{of.title}: {compact(graph.counts.total)} parameters, {region_heading(graph)}",
             model_dir=prefix,
             prefix=prefix,
             path=self._path(page, release=release),
-            crumb=page.release.title if release else page.model.size,
+            crumb=page.release.title if release else of.crumb,
             kind_words=_capital(page.release.kind),
             release=page.release,
             model=page.model,
@@ -95,8 +97,12 @@ class Press:
             architecture=self._architecture(page),
             sizes=self._sizes(page, release=release),
             facts=facts(graph, page.model),
-            provenance=Markup(provenance_line(page)),
-            verdict="",
+            current="" if record else page.model.id,
+            provenance=Markup(provenance_line(page, verdict(record) if record else "")),
+            record=record,
+            verdict=verdict(record) if record else "",
+            stored_facts=summary(record) if record else [],
+            checkpoints=[] if record else self.checkpoints(page.model.id),
             region=region_heading(graph),
             region_id=region,
             model_map=Markup(draw(Pen(graph, lambda name: prefix + file_of(name), foldable=True), "")),
@@ -111,26 +117,46 @@ class Press:
             claims=_claims(graph),
         )
 
-    def node(self, page: ModelPage, node: Node, viewer: Viewer, view: View, stored: object = None) -> str:
+    def node(self, of: Edition, node: Node, viewer: Viewer, view: View, stored: object = None) -> str:
         """The page of a node or tensor: its diagram with the place marked, and its text."""
+        graph = of.page.graph
         scope = viewer.scope(node)
-        pen = Pen(page.graph, file_of, here=node.id)
-        model = Link("", page.model.size, "index.html")
-        zoom = [model, *(link for link in viewer.path(node) if link.id)]
-        crumbs = [*self._path(page, release=False), *zoom]
+        zoom = [Link("", of.crumb, "index.html"), *(link for link in viewer.path(node) if link.id)]
         return self.page(
             "node.html",
             kind="node",
             root="../",
-            title=f"{page.model.title} · {node.title}",
-            description=f"{node.title} of {page.model.title}: {node.sentence}",
+            title=f"{of.title} · {node.title}",
+            description=f"{node.title} of {of.title}: {node.sentence}",
             model_dir="",
-            path=crumbs,
+            path=[*self._path(of.page, release=False), *zoom],
             view=view,
             stored=stored,
-            diagram=Markup(draw(pen, scope)),
-            twin=twin(viewer, page.graph.by_id[scope], "", deep=False),
+            diagram=Markup(draw(Pen(graph, file_of, here=node.id), scope)),
+            twin=twin(viewer, graph.by_id[scope], "", deep=False),
         )
+
+    def ledger(self, of: Edition) -> str:
+        """The page that accounts for every tensor and metadata pair of a checkpoint."""
+        assert of.record is not None
+        return self.page(
+            "ledger.html",
+            kind="ledger",
+            root="../",
+            title=f"{of.title} · Ledger",
+            model_dir="",
+            path=[*self._path(of.page, release=False), Link("", of.crumb, "index.html")],
+            record=of.record,
+            rows=ledger_rows(of.record),
+        )
+
+    def checkpoints(self, model: str | None = None) -> list[dict[str, str]]:
+        """Links to the checkpoints on the shelf, of one model or of all."""
+        return [
+            {"file": f"{r.name}/index.html", "title": r.title, "verdict": verdict(r)}
+            for r in self.records
+            if model in (None, r.model)
+        ]
 
     def _path(self, page: ModelPage, *, release: bool) -> list[Link]:
         root = "" if release else "../"
@@ -182,7 +208,7 @@ class Press:
 
     # --- gallery and help ---------------------------------------------------------------------------------------------
 
-    def gallery(self, checkpoints: Sequence[Mapping[str, str]]) -> str:
+    def gallery(self) -> str:
         """The front page."""
         groups = []
         for name, pages in self.shelf.by_release().items():
@@ -215,7 +241,7 @@ class Press:
             groups=groups,
             count=count,
             key=KEY,
-            checkpoints=checkpoints,
+            checkpoints=self.checkpoints(),
         )
 
     def how_to_read(self) -> str:

@@ -11,8 +11,10 @@ from openmodelatlas.site.words import lines_words
 SHORT = 7
 
 
-def provenance_line(page: ModelPage) -> str:
-    """Reference code, how the model departs from it, configuration, and what is not verified, as HTML."""
+def provenance_line(page: ModelPage, verdict: str = "") -> str:
+    """Reference code, how the model departs from it, configuration, and what is not verified, as HTML.
+
+    `verdict`: of the checkpoint that the page shows; it stands in place of what is not verified without one."""
     made = page.provenance
     ref = made.reference
     url = f"https://github.com/{ref.repo}/blob/{ref.revision}/{ref.path}"
@@ -24,7 +26,9 @@ def provenance_line(page: ModelPage) -> str:
     elif buts:
         parts[0] += f", but for {_listed(buts)}"
     missing = [*made.not_verified]
-    tail = f' · <span class="unverified">{escape(_plain_list(missing))} not verified</span>' if missing else ""
+    tail = f' · <span class="unverified">{escape(_listed(missing))} not verified</span>' if missing else ""
+    if verdict:
+        tail = f" · checkpoint: {escape(verdict)}"
     return f"{parts[0]}; configuration {_configuration(page)}{tail}"
 
 
@@ -65,7 +69,3 @@ def _configuration(page: ModelPage) -> str:
 
 def _listed(items: list[str]) -> str:
     return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else items[0]
-
-
-def _plain_list(items: list[str]) -> str:
-    return _listed(items)

@@ -4,6 +4,7 @@ Longest-path ranks; a value that passes a rank gets a cell of no width there; or
 tie-break; columns by least squares, then by weighted medians, each row kept apart by pooling neighbours that collide.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -88,7 +89,7 @@ class Grid:
 
     def _ranks(self) -> dict[End, int]:
         rank: dict[End, int] = {(IN, port): 0 for port in self.inputs}
-        rank |= {key: 1 for key in self.cells}
+        rank |= dict.fromkeys(self.cells, 1)
         edges = [(self.key(n.source), self.key(t)) for n in self.scope.nets for t in n.targets if t[0] != OUT]
         for _ in rank:
             for source, target in edges:
@@ -146,7 +147,7 @@ class Grid:
         for index, net in enumerate(self.scope.nets):
             for target in net.targets:
                 cells = self.steps(index, target)
-                for a, b in zip(cells, cells[1:], strict=False):
+                for a, b in itertools.pairwise(cells):
                     leave = self.source_offset(net.source) if a == cells[0] else 0.0
                     arrive = self.target_offset(target) if b == cells[-1] else 0.0
                     links.setdefault((a, b), (leave, arrive))
@@ -182,11 +183,7 @@ class Grid:
     def _crossings(self, links: Iterable[tuple[End, End]]) -> int:
         place = {key: index for row in self.rows for index, key in enumerate(row)}
         pairs = [(self.rank[a], place[a], place[b]) for a, b in links]
-        return sum(
-            r == s and (a - c) * (b - d) < 0
-            for i, (r, a, b) in enumerate(pairs)
-            for s, c, d in pairs[:i]
-        )
+        return sum(r == s and (a - c) * (b - d) < 0 for i, (r, a, b) in enumerate(pairs) for s, c, d in pairs[:i])
 
     # --- columns ------------------------------------------------------------------------------------------------------
 
@@ -209,7 +206,7 @@ class Grid:
         self._straighten(_chains(links, fan_out, fan_in, self.trunk))
 
     def _straighten(self, chains: Sequence[Sequence[tuple[End, float]]]) -> None:
-        """Cells that follow one another get one column: that of the rightmost, and neighbours make room to the right."""
+        """Cells that follow one another get one column, that of the rightmost; neighbours make room to the right."""
         moved = True
         while moved:
             moved = False
@@ -219,7 +216,7 @@ class Grid:
                     if goal - offset > self.x[key] + 0.01:
                         self.x[key], moved = goal - offset, True
             for row in self.rows:
-                for a, b in zip(row, row[1:], strict=False):
+                for a, b in itertools.pairwise(row):
                     least = self.x[a] + self.cells[a].right + self.cells[b].left + GAP
                     if self.x[b] < least - 0.01:
                         self.x[b], moved = least, True
@@ -234,7 +231,7 @@ class Grid:
                 continue
             wants.append((_median(pulls) if median else _mean(pulls)) if pulls else self.x[key])
             weights.append(sum(weight for _, weight in pulls) or 1.0)
-        gaps = [self.cells[a].right + self.cells[b].left + GAP for a, b in zip(row, row[1:], strict=False)]
+        gaps = [self.cells[a].right + self.cells[b].left + GAP for a, b in itertools.pairwise(row)]
         for key, x in zip(row, _apart(wants, weights, gaps), strict=True):
             self.x[key] = x
 

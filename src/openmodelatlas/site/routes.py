@@ -6,7 +6,7 @@ input of a box comes in from the side where the way is free: a residual update m
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Protocol
 
 from openmodelatlas.site.ranks import Grid
@@ -127,6 +127,11 @@ def _enter(grid: Grid, name: str, names: Sequence[str], ports: Ports) -> None:
     if len(right) == 1 and not left and 18 < others[0][1] < cell.edge - 10:
         ports.enter[right[0]] = others[0][1]  # straight down
         return
+    if len(others) == 1 and (name, "") not in grid.trunk and 0 < others[0][1] < cell.edge - 10:
+        # The first bends in any case: it makes room for the second to come straight down.
+        ports.enter[others[0][0]] = others[0][1]
+        ports.enter[came[0][0]] = max(others[0][1] - 26, 10 - cell.left)
+        return
     for ends, sign, room in ((right, 1, cell.edge), (left, -1, cell.left)):
         step = min(26.0, (room - 8) / max(1, len(ends)))
         for place, end in enumerate(ends, 1):
@@ -149,12 +154,12 @@ class Channel:
             source: float | None = None
             for target in net.targets:
                 cells = grid.steps(index, target)
-                for a, b in zip(cells, cells[1:], strict=False):
+                for a, b in pairwise(cells):
                     if grid.rank[a] == rank:
                         source = grid.x[a] + (ports.leave.get(net.source, 0.0) if a == cells[0] else 0.0)
                         here = b == cells[-1]
-                        down = source if here and target in ports.side else None
-                        targets.append(grid.x[b] + (ports.enter.get(target, 0.0) if here else 0.0) if down is None else down)
+                        goal = grid.x[b] + (ports.enter.get(target, 0.0) if here else 0.0)
+                        targets.append(source if here and target in ports.side else goal)
             if source is not None:
                 runs.append(Run(index, source, tuple(targets)))
         bent = sum(not run.straight for run in runs)
@@ -196,7 +201,7 @@ def route(net_index: int, grid: Grid, boxes: Mapping[str, HasFrame], run: "Routi
     for target in net.targets:
         points = [(x, y)]
         cells = grid.steps(net_index, target)
-        for a, b in zip(cells, cells[1:], strict=False):
+        for a, b in pairwise(cells):
             last = b == cells[-1]
             if last and target in run.ports.side:
                 break

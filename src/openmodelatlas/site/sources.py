@@ -145,7 +145,8 @@ def _segments(ends: Iterable[tuple[int, int]], texts: tuple[str, ...]) -> tuple[
 def _elsewhere(report: PinReport) -> Elsewhere:
     place = report.pin.place
     ends = [(part.first, part.last) for part in report.pin.ranges]
-    name = f"{place.source}=={place.revision}" if place.kind == "wheel" else f"{place.source} @ {place.revision[:SHORT]}"
+    packed = place.kind == "wheel"
+    name = f"{place.source}=={place.revision}" if packed else f"{place.source} @ {place.revision[:SHORT]}"
     at = f"{place.path.rpartition('/')[2]} {', '.join(lines_words(a, b) for a, b in ends)} in {name}"
     how = "same text at" if report.pin.same_text else "same statement, other text, at"
     url = url_of(place, (ends[0][0], ends[-1][1])) if place.kind == "git" else ""

@@ -45,12 +45,12 @@ def pieces(latex: str) -> tuple[Piece, ...]:
         if latex[at] in " {}":
             at += 1
         elif latex[at] == "'":
-            out.append(Piece("′", upright=True))
+            out.append(Piece("′", -0.3, 0.72, upright=True))
             at += 1
         elif script := _SCRIPT.match(latex, at):
             text = script["group"] if script["group"] is not None else script["one"]
             shift = 0.28 if script["kind"] == "_" else -0.38
-            out.append(Piece(symbol_text(text), shift, 0.72, upright="mathrm" in text or text.isdigit()))
+            out += _script(text, shift)
             at = script.end()
         elif base := _PATTERN.match(latex, at):
             text = base["inner"] or base["char"] or _GLYPHS.get(base["name"], "")
@@ -61,6 +61,14 @@ def pieces(latex: str) -> tuple[Piece, ...]:
         else:
             return (Piece(symbol_text(latex), upright=True),)
     return tuple(out)
+
+
+def _script(text: str, shift: float) -> list[Piece]:
+    """Words stand upright, so do digits and signs; letters are italic."""
+    if "mathrm" in text:
+        return [Piece(symbol_text(text), shift, 0.72, upright=True)]
+    runs = re.findall(r"[A-Za-z]+|[^A-Za-z]+", symbol_text(text))
+    return [Piece(run, shift, 0.72, upright=not run.isalpha()) for run in runs]
 
 
 def symbol_width(latex: str, size: float) -> float:

@@ -153,9 +153,7 @@ class Viewer:
         return self.maths.lit(node.equation, names)
 
     def _light_words(self, targets: Sequence[str]) -> str:
-        words = [
-            "residual stream" if t == "residual" else self.graph.by_id[t].title for t in targets
-        ]
+        words = ["residual stream" if t == "residual" else self.graph.by_id[t].title for t in targets]
         return f"lights {', '.join(words)}"
 
     def _badges(self, node: Node) -> tuple[str, ...]:

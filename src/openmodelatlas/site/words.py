@@ -25,7 +25,8 @@ def compact(count: int) -> str:
     for unit, name in ((10**9, "B"), (10**6, "M")):
         if count >= unit:
             value = count / unit
-            return f"{value:.2f} {name}" if value < 10 else f"{value:.1f} {name}" if value < 100 else f"{value:.0f} {name}"
+            digits = 2 if value < 10 else 1 if value < 100 else 0
+            return f"{value:.{digits}f} {name}"
     return f"{count:,}"
 
 
@@ -59,8 +60,8 @@ def flops_words(expression: str) -> str:
 def constant_words(value: Constant) -> str:
     """A constant as code would write it, without needless digits."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return f"{int(value):,}" if abs(value) >= 10_000 else f"{int(value)}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and value >= 10_000 else f"{value}"
+        value = int(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else f"{value}"
 
 
 def size_words(count: int) -> str:

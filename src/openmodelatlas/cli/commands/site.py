@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from openmodelatlas.records.report import CheckpointRecord
     from openmodelatlas.site.inputs import ModelPage
 
+PROMPT = "The capital of France is"
 HELP = "build the pages of every model, to open from disk or with `oma serve`"
 
 
@@ -24,6 +25,7 @@ def run(args: argparse.Namespace) -> int:
     """Build, then say what there is and which page to open."""
     from openmodelatlas.site import assets
     from openmodelatlas.site.build import build
+    from openmodelatlas.site.checkpoint import verdict
 
     started = time.monotonic()
     assets.need()  # before minutes of work
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"excerpts {made.excerpts[0]} of {made.excerpts[1]}")
     for record in records:
         print(f"{record.title}: {verdict(record)}")
-        print(f"  {record.prompt} → {' '.join(record.completion.split())}")
+        print(f"  {' '.join(f'{record.prompt} {record.completion}'.split())}")
     print(f"built in {time.monotonic() - started:.0f} s; open {made.first}")
     return 0
 
@@ -56,22 +58,24 @@ def gather(*, mirror: Path | None, offline: bool) -> "list[ModelPage]":
     for model in find.models():
         say(f"map of {model.title}")
         graph = maps.annotated(model.id, mirror=mirror, offline=offline, progress=say)
-        pages.append(
-            ModelPage(
-                release=find.release(model.release), model=model, provenance=find.provenance(model), graph=graph
-            )
-        )
+        release = find.release(model.release)
+        pages.append(ModelPage(release=release, model=model, provenance=find.provenance(model), graph=graph))
     return pages
 
 
 def checkpoint_records() -> "list[CheckpointRecord]":
-    """A record of each known checkpoint that has been pulled."""
-    return []
+    """A record of each known checkpoint that has been pulled, with the values that one fixed prompt gives."""
+    from openmodelatlas.catalog import checkpoints
+    from openmodelatlas.fetch import checkpoints as pulled
 
+    found = [entry for entry in checkpoints.checkpoints().values() if pulled.present(entry)]
+    if not found:
+        say("no checkpoint is here (oma pull fetches one): its pages are left out")
+        return []
+    from openmodelatlas.verify.checkpoint import record
 
-def verdict(record: "CheckpointRecord") -> str:
-    """`9 checks hold`, or which do not."""
-    failed = [check.name for check in record.report.checks if not check.ok]
-    if failed:
-        return f"{len(failed)} of {len(record.report.checks)} checks fail: {', '.join(failed)}"
-    return f"all {len(record.report.checks)} checks hold"
+    records = []
+    for entry in found:
+        say(f"verifying {entry.title}")
+        records.append(record(checkpoints.path_of(entry), entry.id, PROMPT))
+    return records

@@ -99,6 +99,7 @@
     rebase(pic);
     mark();
     lens();
+    fit();
   }
   function fold(id, open) {
     withData(function (data) {
@@ -128,6 +129,17 @@
     fold(id, open);
     var again = doc.querySelector('[data-fold="' + id + '"]');
     if (again) again.focus();
+  }
+  /* Both pictures side by side are made to fit the stage, but never so small that they cannot be read. */
+  function fit() {
+    var pair = doc.querySelector(".pair");
+    if (!pair) return;
+    pair.style.zoom = 1;
+    var stage = doc.getElementById("stage"), style = getComputedStyle(stage);
+    var room = stage.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    var wide = 0;
+    each(pair.children, function (c) { wide += c.offsetWidth || 40; });
+    if (innerWidth > 860 && wide > room) pair.style.zoom = Math.max(0.62, room / wide);
   }
   /* The lens: from the region's box in the model's picture to the picture that enlarges it */
   function lens() {
@@ -171,6 +183,7 @@
       panel.hidden = false;
       panel.scrollTop = 0;
       doc.getElementById("board").classList.add("with-panel");
+      fit();
       reveal(id);
       mark();
       var title = content.querySelector(".title");
@@ -183,6 +196,7 @@
     panel.hidden = true;
     shown = null;
     doc.getElementById("board").classList.remove("with-panel");
+    fit();
     if (push) history.pushState(null, "", location.href.split("#")[0]);
     mark();
     clearLights();
@@ -199,6 +213,8 @@
     addEventListener("popstate", fromAddress);
     addEventListener("hashchange", fromAddress);
     lens();
+    fit();
+    addEventListener("resize", fit);
     if (location.hash.length > 1) fromAddress();
   }
 
