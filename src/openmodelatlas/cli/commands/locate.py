@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from openmodelatlas.errors import UsageError
+
 if TYPE_CHECKING:
     from openmodelatlas.trace.locate import Located, LocatedNode
 
@@ -17,7 +19,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reference",
         type=Path,
-        required=True,
         metavar="FILE",
         help="a Python file with a PyTorch model of the family; it is executed, in a process of its own",
     )
@@ -31,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
     from openmodelatlas.records.json import dump_json
     from openmodelatlas.trace.locate import locate
 
+    if args.reference is None:
+        raise UsageError("--reference is missing", expected="a Python file with a PyTorch model of the family")
     model = find.model(args.model)
     found = locate(models.find(model.variant), args.reference)
     if args.json:
