@@ -104,14 +104,14 @@ def differences(before: Graph, after: Graph) -> list[Difference]:
     for node in ops:
         other = before.by_id.get(node.id)
         if other is None:
-            rows.append(Difference(node.title, node.id, "not there", node.sentence or node.class_, True))
+            rows.append(Difference(node.title, node.id, "not there", _gist(node), True))
         elif other.class_ != node.class_:
             rows.append(Difference(node.title, node.id, other.class_, node.class_, True))
         elif _shared(other) != _shared(node):
             rows.append(Difference(node.title, node.id, _owner(other), _owner(node), True))
     for node in before.nodes:
         if node.kind != "tensor" and node.id not in after.by_id:
-            rows.append(Difference(node.title, None, node.sentence or node.class_, "not there", True))
+            rows.append(Difference(node.title, None, _gist(node), "not there", True))
     for node in ops:
         other = before.by_id.get(node.id)
         rows += _constants(other, node) if other is not None else []
@@ -131,6 +131,11 @@ def _constants(before: Node, after: Node) -> list[Difference]:
         for name, value in after.constants.items()
         if name in before.constants and before.constants[name] != value and name not in ("theta", "width", "eps")
     ]  # fmt: skip
+
+
+def _gist(node: Node) -> str:
+    """The first sentence of a node's text."""
+    return f"{node.sentence.split('. ')[0].rstrip('.')}." if node.sentence else node.class_
 
 
 def _shared(node: Node) -> bool:

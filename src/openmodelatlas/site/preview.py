@@ -17,9 +17,9 @@ ATTENTION, FEED = (10.0, 90.0), (102.0, 150.0)
 KEY = (
     "Left, the stack: one line a block, all models to one scale; its width grows with the root of the model's width. "
     "The dark slabs are the token embedding (below) and the output matrix (above); a dashed link means that they are "
-    "one matrix. Right, one block beside its residual stream: a column of dots is one key/value head (dark) with the query "
-    "heads that share it; the band widens from the model's width to the feed-forward's and back. A red wave means that "
-    "rotary frequencies are rescaled."
+    "one matrix. Right, one block beside its residual stream: a column of dots is one key/value head (dark) with the "
+    "query heads that share it; the band widens from the model's width to the feed-forward's and back. A red wave "
+    "means that rotary frequencies are rescaled."
 )
 
 

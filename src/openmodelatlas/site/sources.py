@@ -82,7 +82,7 @@ def _source(claim: NodeClaim) -> Source:
         place=_place(place),
         pinned=_pinned(place),
         url=_url(claim.pin, claim.also),
-        lines=lines_words(ends[0][0], ends[-1][1]),
+        lines=f"line{'s' if ends[0][0] < ends[-1][1] else ''} {lines_words(ends[0][0], ends[-1][1])}",
         status=_status(claim.pin),
         segments=_segments(ends, shown),
         borrowed=borrowed,

@@ -130,16 +130,19 @@
     var again = doc.querySelector('[data-fold="' + id + '"]');
     if (again) again.focus();
   }
-  /* Both pictures side by side are made to fit the stage, but never so small that they cannot be read. */
+  /* Both pictures side by side are made to fit the stage, while they stay large enough to read. */
   function fit() {
     var pair = doc.querySelector(".pair");
     if (!pair) return;
     pair.style.zoom = 1;
+    pair.classList.remove("alone");
     var stage = doc.getElementById("stage"), style = getComputedStyle(stage);
     var room = stage.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
     var wide = 0;
     each(pair.children, function (c) { wide += c.offsetWidth || 40; });
-    if (innerWidth > 860 && wide > room) pair.style.zoom = Math.max(0.62, room / wide);
+    if (innerWidth <= 860 || wide <= room) return;
+    if (room / wide >= 0.8) pair.style.zoom = room / wide;
+    else pair.classList.add("alone"); // the block has no room beside the model: it has the stage to itself
   }
   /* The lens: from the region's box in the model's picture to the picture that enlarges it */
   function lens() {
@@ -234,15 +237,24 @@
     if (link && panel && link.dataset.id) { event.preventDefault(); show(link.dataset.id, true); }
   });
 
-  /* Walking through a diagram: the nearest thing in the arrow's direction, what lies aside counting double */
-  function centre(e) { var r = (e.querySelector("rect,circle,.sym") || e).getBoundingClientRect(); return [r.left + r.width / 2, r.top + r.height / 2]; }
+  /* Walking through a diagram: the nearest thing in the arrow's direction; what lies more aside than ahead comes last */
+  function cost(ahead, aside) { return ahead + 2 * aside + (aside > ahead ? 1e5 : 0); }
+  function centre(e) {
+    var wire = e.querySelector(".hit");
+    if (wire) { // a value stands where its wire starts
+      var p = wire.getPointAtLength(Math.min(14, wire.getTotalLength() / 2)).matrixTransform(wire.getScreenCTM());
+      return [p.x, p.y];
+    }
+    var r = (e.querySelector("rect,circle") || e).getBoundingClientRect();
+    return [r.left + r.width / 2, r.top + r.height / 2];
+  }
   function walk(from, key) {
     var axis = /Left|Right/.test(key) ? 0 : 1, sign = /Right|Down/.test(key) ? 1 : -1;
     var here = centre(from), best = null, least = Infinity;
     each(all(".map .n"), function (n) {
       if (n === from) return;
       var c = centre(n), ahead = (c[axis] - here[axis]) * sign, aside = Math.abs(c[1 - axis] - here[1 - axis]);
-      if (ahead > 2 && ahead + 2 * aside < least) { least = ahead + 2 * aside; best = n; }
+      if (ahead > 2 && cost(ahead, aside) < least) { least = cost(ahead, aside); best = n; }
     });
     if (best) best.focus();
   }
