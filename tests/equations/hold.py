@@ -1,0 +1,143 @@
+"""Hold every module of a model against its statement, on the values that really went in and came out."""
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .statements import STATEMENTS, Statement
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One call of one module: every tensor by port, before and after."""
+
+    path: str
+    module: nn.Module
+    inputs: dict[str, Tensor]
+    outputs: dict[str, Tensor]
+
+
+def ports(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    """Tensors of an argument or result, the fields of a tuple by name."""
+    if isinstance(value, Tensor):
+        yield name, value
+    elif hasattr(value, "_fields"):
+        for field in value._fields:
+            yield from ports(f"{name}.{field}" if name else field, getattr(value, field))
+
+
+def capture(model: nn.Module, *args: Any) -> list[Captured]:
+    """Every call that has a statement, in one forward. Arguments are copied before the call may write into them."""
+    found: list[Captured] = []
+    before: dict[str, dict[str, Tensor]] = {}
+
+    def enter(path: str) -> Callable[..., None]:
+        def hook(module: nn.Module, given: Any, named: Any) -> None:
+            bound = inspect.signature(module.forward).bind(*given, **named).arguments
+            before[path] = {p: t.clone() for name, value in bound.items() for p, t in ports(name, value)}
+
+        return hook
+
+    def leave(path: str) -> Callable[..., None]:
+        def hook(module: nn.Module, _given: Any, result: Any) -> None:
+            name = "out" if isinstance(result, Tensor) else ""
+            outputs = {p: t.clone() for p, t in ports(name, result)}
+            found.append(Captured(path, module, before.pop(path), outputs))
+
+        return hook
+
+    with contextlib.ExitStack() as stack:
+        for path, module in model.named_modules():
+            if type(module).__name__ in STATEMENTS:
+                stack.callback(module.register_forward_pre_hook(enter(path), with_kwargs=True).remove)
+                stack.callback(module.register_forward_hook(leave(path)).remove)
+        stack.enter_context(torch.no_grad())
+        model(*args)
+    return found
+
+
+def numbers(module: nn.Module) -> dict[str, Any]:
+    """The constants that a module was made with."""
+    names = inspect.signature(type(module).__init__).parameters
+    return {n: vars(module)[n] for n in names if n in vars(module)}
+
+
+def numpy(value: Tensor) -> Array:
+    """In float64, integers as they are."""
+    return value.double().numpy() if value.is_floating_point() else value.numpy()
+
+
+def rounded(values: Array, dtype: torch.dtype) -> Array:
+    """Rounded to a dtype once, in float64."""
+    return torch.from_numpy(np.asarray(values)).to(dtype).double().numpy()
+
+
+@dataclass(frozen=True)
+class Held:
+    """How far a module is from its statement: in units of its results' epsilon, relative to their largest magnitude;
+    and which part of the elements differs at all from the statement rounded once."""
+
+    path: str
+    op: str
+    epsilons: float
+    differing: float
+    wrong: str
+
+    def within(self, epsilons: float, differing: float) -> bool:
+        return not self.wrong and self.epsilons <= epsilons and self.differing <= differing
+
+
+def hold(call: Captured) -> Held:
+    """Hold one call against its statement."""
+    op = type(call.module).__name__
+    statement = STATEMENTS[op]
+    given = {name: numpy(t) for name, t in call.inputs.items()}
+    weights = {name: numpy(t.detach()) for name, t in call.module.named_parameters()}
+    dtype = expected_dtype(statement, call)
+    inner = next((t.dtype for t in call.inputs.values() if t.is_floating_point()), dtype)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        made = statement.compute(given, weights, numbers(call.module), lambda v: rounded(v, inner))
+    if not isinstance(made, dict):
+        made = {"out": made}
+    if set(made) != set(call.outputs):
+        return Held(call.path, op, 0.0, 0.0, f"results {sorted(call.outputs)}")
+    worst, differing = 0.0, 0.0
+    for port, values in made.items():
+        out = call.outputs[port]
+        if out.dtype != dtype or tuple(out.shape) != values.shape:
+            what = f"{port} is {out.dtype} {tuple(out.shape)}, not {dtype} {values.shape}"
+            return Held(call.path, op, 0.0, 0.0, what)
+        far, part = compare(numpy(out), values, dtype)
+        worst, differing = max(worst, far), max(differing, part)
+    return Held(call.path, op, worst, differing, "")
+
+
+def expected_dtype(statement: Statement, call: Captured) -> torch.dtype:
+    """The dtype that the docstring states, float64 where the model runs in it and `Upcast` keeps it."""
+    if statement.dtype.startswith("="):
+        name = statement.dtype[1:]
+        given = call.inputs.get(name)
+        return call.module.get_parameter(name).dtype if given is None else given.dtype
+    given = call.inputs.get("x")
+    return torch.float64 if given is not None and given.dtype == torch.float64 else torch.float32
+
+
+def compare(ours: Array, wanted: Array, dtype: torch.dtype) -> tuple[float, float]:
+    """Distance in epsilons of the dtype, and the part of the elements that is not the statement rounded once."""
+    finite = np.isfinite(wanted)
+    if not np.array_equal(finite, np.isfinite(ours)) or not np.array_equal(ours[~finite], wanted[~finite]):
+        return float("inf"), 1.0
+    ours, wanted = ours[finite], wanted[finite]
+    if not len(ours):
+        return 0.0, 0.0
+    scale = np.abs(wanted).max() or 1.0
+    once = rounded(wanted, dtype)
+    return float(np.abs(ours - wanted).max() / scale / torch.finfo(dtype).eps), float((ours != once).mean())
