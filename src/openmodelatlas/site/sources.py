@@ -162,10 +162,11 @@ def _code(pin: CodePin, claims: Iterable[NodeClaim]) -> Code:
         if all(n in known for n in range(first, last + 1))
     )
     whole = len(texts) == len(pin.lines)
-    short = pin.revision[:SHORT] if len(pin.revision) == 40 else pin.revision
+    git = len(pin.revision) == 40
+    place = f"{pin.repo} @ {pin.revision[:SHORT]}" if git else f"{pin.repo}=={pin.revision}"
     return Code(
         label=f"{pin.path.rpartition('/')[2]} {lines_words(*pin.envelope)}",
-        place=f"{pin.repo} @ {short}",
+        place=place,
         url=pin.url,
         state=pin.state,
         segments=_segments(pin.lines, texts) if whole else (),
