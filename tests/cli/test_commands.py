@@ -46,7 +46,7 @@ def test_show_tree(capsys: pytest.CaptureFixture[str]) -> None:
 def test_show_node_with_concrete_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     assert oma("show", "llama-3-8b", "block.attention.attend.scores", "--batch", "2", "--positions", "5") == 0
     out = capsys.readouterr().out
-    assert "[2 batch, 32 h, 5 positions, 5 s]" in out or "[2 batch, 32 h, 5 positions, 5 slots]" in out
+    assert "[2 batch, 32 heads, 5 positions, 5 slots]" in out
     assert f"matmul FLOPs  {2 * 2 * 32 * 5 * 5 * 128:,}" in out
 
 

@@ -13,7 +13,6 @@ from openmodelatlas.records.evidence import Grade, PinStatus, State
 from openmodelatlas.records.report import MetadataRow, TensorRow
 from openmodelatlas.records.shapes import axis_word
 from openmodelatlas.records.verification import Tier
-from openmodelatlas.site import words
 
 HOSTS = {"keepachangelog.com", "semver.org", "github.com"}
 PATH = re.compile(r"(?<![\w.])/(?:tmp|home|root|work|usr|opt|var|mnt)\b")
@@ -153,13 +152,6 @@ def test_axes_of_the_glossary_are_those_of_maps() -> None:
     used = {letter for p in ports for axis in p.axes for letter in re.findall("[A-Z]", axis)}
     assert used <= set(said)
     assert used | {"L", "N", "A"} == set(said)
-
-
-def test_the_words_of_the_site_are_told_where_they_differ() -> None:
-    """The note goes when the site and the terminal print axes alike."""
-    other = [words.AXES[a] for a in "HKL" if words.AXES[a] != axis_word(a)]
-    note = re.search(r"The site spells some of them out: (.+)\.", read("docs/glossary.md"))
-    assert re.findall(r"`([^`]+)`", note[1] if note else "") == other
 
 
 def test_nodes_of_the_glossary_are_those_of_a_map() -> None:

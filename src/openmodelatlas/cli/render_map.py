@@ -6,7 +6,7 @@ from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.evidence import NodeClaim, PinReport
 from openmodelatlas.records.graph import Graph, Node, Port, Region
 from openmodelatlas.records.ids import Resolved
-from openmodelatlas.records.shapes import axis_word, shape_text
+from openmodelatlas.records.shapes import axis_text, shape_text
 from openmodelatlas.records.sizes import evaluate
 
 Sizes = Mapping[str, int]
@@ -120,7 +120,7 @@ def _parameters(it: Node) -> Iterator[str]:
         return
     yield f"  parameters    {it.parameters.count:,}"
     for tensor in it.parameters.tensors:
-        size = " × ".join(f"{n} {axis_word(a)}" for n, a in zip(tensor.shape, tensor.axes, strict=True))
+        size = " × ".join(axis_text(n, a) for n, a in zip(tensor.shape, tensor.axes, strict=True))
         tied = f"  (the same tensor as {tensor.tied_to})" if tensor.tied_to else ""
         yield f"                {tensor.symbol_text}  {tensor.name} [{size}] {tensor.dtype}{tied}"
 

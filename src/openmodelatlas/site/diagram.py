@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from openmodelatlas.records.graph import Graph, Node
+from openmodelatlas.records.shapes import shape_text
 from openmodelatlas.site.layout import (
     PILL_GAP,
     PILL_HEIGHT,
@@ -19,7 +20,7 @@ from openmodelatlas.site.layout import (
 from openmodelatlas.site.routes import Point, Wire
 from openmodelatlas.site.scopes import IN, OUT, RESIDUAL, Pill, stream
 from openmodelatlas.site.symbols import symbol_svg, symbol_width
-from openmodelatlas.site.words import file_of, region_words, shape_words
+from openmodelatlas.site.words import file_of, region_words
 
 MARGIN, CORNER = 8.0, 7.0
 ABOVE, BELOW = 26.0, 24.0
@@ -210,7 +211,7 @@ def _wire(pen: Pen, wire: Wire, x: float, y: float, depth: int) -> str:
     if node is None:
         return f'<g class="net">{"".join(lines + heads)}</g>'
     port = (node.outputs + node.inputs)[0]
-    spoken = f"{node.title}, {port.symbol_text} {shape_words(port)}"
+    spoken = f"{node.title}, {port.symbol_text} {shape_text(port)}"
     here = ' aria-current="true"' if tensor == pen.here else ""
     whole = [_rounded([(a + x, b + y) for a, b in points], short=False) for _, points in wire.paths]
     hit = f'<path class="hit" d="{"".join(whole)}"/>'

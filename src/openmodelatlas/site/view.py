@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from openmodelatlas.records.graph import Graph, Node, ParameterTensor, Port
+from openmodelatlas.records.shapes import shape_text
 from openmodelatlas.site.facts import constants
 from openmodelatlas.site.maths import Maths
 from openmodelatlas.site.sources import Code, Source, code, sources
-from openmodelatlas.site.words import dims, file_of, flops_words, owner_of, region_label, shape_words
+from openmodelatlas.site.words import dims, file_of, flops_words, owner_of, region_label
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ class Viewer:
             port=port.port,
             symbol=Markup(self.maths.html(port.symbol)) if port.symbol else "",
             symbol_text=port.symbol_text,
-            shape=shape_words(port),
+            shape=shape_text(port),
             dtype=port.dtype,
             link=self.link(node.id) if node is not None else None,
             lights=f"{lights} {port.tensor}" if lights != port.tensor else lights,

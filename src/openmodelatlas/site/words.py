@@ -1,22 +1,22 @@
 """Numbers, shapes, names of files: how the records are put into words."""
 
-from openmodelatlas.records.graph import Constant, Graph, Node, Port, Region
+from openmodelatlas.records.graph import Constant, Graph, Node, Region
+from openmodelatlas.records.shapes import axis_text, axis_word
 
-AXES = {
-    "B": "batch", "T": "positions", "S": "slots", "D": "d", "H": "heads", "K": "kv heads", "E": "e", "F": "f",
-    "V": "v", "L": "blocks", "E/2": "e/2", "H*E": "h·e", "K*E": "kv·e", "1": "",
-}  # fmt: skip
-AXIS_MEANINGS = (
-    ("B", "batch", "sequences that are computed side by side"),
-    ("T", "positions", "positions of the sequence in this call"),
-    ("S", "slots", "positions that can be attended to: the slots of the cache"),
-    ("D", "d", "model width: features of the residual stream"),
-    ("H", "heads", "query heads"),
-    ("K", "kv heads", "key/value heads"),
-    ("E", "e", "features of one head; half as many pairs turn together (e/2)"),
-    ("F", "f", "feed-forward width"),
-    ("V", "v", "vocabulary entries"),
-    ("L", "blocks", "transformer blocks"),
+AXIS_MEANINGS = tuple(
+    (axis, axis_word(axis), meaning)
+    for axis, meaning in (
+        ("B", "sequences that are computed side by side"),
+        ("T", "positions of the sequence in this call"),
+        ("S", "positions that can be attended to: the slots of the cache"),
+        ("D", "model width: features of the residual stream"),
+        ("H", "query heads"),
+        ("K", "key/value heads"),
+        ("E", "features of one head; half as many pairs turn together (e/2)"),
+        ("F", "feed-forward width"),
+        ("V", "vocabulary entries"),
+        ("L", "transformer blocks"),
+    )
 )
 
 
@@ -30,22 +30,9 @@ def compact(count: int) -> str:
     return f"{count:,}"
 
 
-def axis_word(size: object, axis: str) -> str:
-    """One axis as a page prints it: `B batch`, `4096 d`."""
-    word = AXES.get(axis, axis.lower().replace("*", "·"))
-    return f"{size} {word}".strip()
-
-
-def shape_words(port: Port) -> str:
-    """`[B batch, T positions, 4096 d]`."""
-    axes = port.axes or ("",) * len(port.shape)
-    return "[" + ", ".join(axis_word(s, a) for s, a in zip(port.shape, axes, strict=True)) + "]"
-
-
 def dims(shape: tuple[int, ...], axes: tuple[str, ...]) -> str:
     """The shape of a stored parameter: `4096 d × 4096 h·e`."""
-    named = axes or ("",) * len(shape)
-    return " × ".join(axis_word(s, a) for s, a in zip(shape, named, strict=True))
+    return " × ".join(axis_text(n, a) for n, a in zip(shape, axes, strict=True))
 
 
 def flops_words(expression: str) -> str:

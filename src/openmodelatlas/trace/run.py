@@ -103,7 +103,7 @@ class Tracer(TorchDispatchMode):
         def hook(module: nn.Module, args: Any, kwargs: Any) -> Any:
             outer, call = self._stack[-1], Call(path, module)
             if path in self.calls:
-                raise DefinitionError("a module is called twice in one forward", where=path, fix="give each call its own")
+                raise DefinitionError("a module is called twice in one forward", where=path)
             self.calls[path] = call
             self._stack.append(call)
             if outer.module is not None:
