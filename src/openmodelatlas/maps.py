@@ -1,6 +1,6 @@
-"""Derived maps, kept in the cache under a hash of the sources that they are derived from.
+"""What takes time to make, kept in the cache under a hash of the sources that made it: maps, and checkpoint records.
 
-Stands beside the rooms because it joins two that may not see each other: `fetch` (the cache) and `trace`.
+Stands beside the rooms: it joins some that may not see each other, `fetch` (the cache) with `trace` and `verify`.
 """
 
 import functools
@@ -10,22 +10,32 @@ from collections.abc import Callable
 from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from openmodelatlas.catalog import find
+from openmodelatlas.catalog.checkpoints import path_of
 from openmodelatlas.fetch import cache
+from openmodelatlas.fetch.checkpoints import present
+from openmodelatlas.records.catalog import Checkpoint
 from openmodelatlas.records.graph import GRAPH_SCHEMA, Graph
 from openmodelatlas.records.json import dump_json, from_json
+from openmodelatlas.records.report import CheckpointRecord
 
-ROOMS = ("parts", "models", "trace", "records")
+MAP_ROOMS = ("parts", "models", "trace", "records")
 """What a map depends on, besides the version of torch."""
 
+RECORD_ROOMS = (*MAP_ROOMS, "weights", "text", "infer", "verify", "catalog")
+"""What a checkpoint's record depends on, besides torch, the checkpoint's bytes and the prompt."""
 
-def graph(name: str, *, progress: Callable[[str], None] | None = None) -> Graph:
+Progress = Callable[[str], None]
+
+
+def graph(name: str, *, progress: Progress | None = None) -> Graph:
     """The map of a catalogue model: from the cache, else derived (imports torch) and kept. UnknownName otherwise."""
     variant = find.model(name).variant
-    path = cache.folder("maps", sources_hash()) / f"{variant}.json"
-    kept = _read(path)
-    if kept is not None:
+    path = cache.folder("maps", sources_hash(MAP_ROOMS)) / f"{variant}.json"
+    kept: Graph | None = _read(path, Graph)
+    if kept is not None and kept.schema == GRAPH_SCHEMA:
         return kept
     if progress:
         progress(f"deriving the map of {variant}")
@@ -37,27 +47,42 @@ def graph(name: str, *, progress: Callable[[str], None] | None = None) -> Graph:
     return made
 
 
-def _read(path: Path) -> Graph | None:
-    """A kept map; None where there is none, or where what stands there is not one."""
+def checkpoint_record(entry: Checkpoint, prompt: str, *, progress: Progress | None = None) -> CheckpointRecord:
+    """A pulled checkpoint verified and run with one prompt, or the record of the same code having done it with the same
+    bytes (which are hashed anew). CheckpointError if a check fails."""
+    path = path_of(entry)
+    intact = present(entry, check=True)
+    key = hashlib.sha256(f"{sources_hash(RECORD_ROOMS)}\0{entry.sha256}\0{prompt}".encode()).hexdigest()
+    place = cache.folder("records") / f"{key}.json"
+    kept: CheckpointRecord | None = _read(place, CheckpointRecord) if intact else None
+    if kept is not None:
+        return kept
+    if progress:
+        progress(f"verifying {entry.title}")
+    from openmodelatlas.verify.checkpoint import record
+
+    made = record(path, entry.id, prompt)
+    cache.write(place, dump_json(made).encode())
+    return made
+
+
+def _read(path: Path, kind: type) -> Any:
+    """A kept record; None where there is none, or where what stands there is not one."""
     try:
-        data = json.loads(path.read_bytes())
-        if data.get("schema") == GRAPH_SCHEMA:
-            found: Graph = from_json(Graph, data)
-            return found
+        return from_json(kind, json.loads(path.read_bytes()))
     except (OSError, ValueError, AttributeError, TypeError, KeyError):
-        pass
-    return None
+        return None
 
 
 @functools.cache
-def sources_hash() -> str:
-    """sha256 over the files of the rooms that a map is derived from, and the version of torch."""
+def sources_hash(rooms: tuple[str, ...]) -> str:
+    """sha256 over the files of these rooms, and the version of torch."""
     digest = hashlib.sha256(metadata.version("torch").encode())
     root = Path(str(files("openmodelatlas")))
-    for room in ROOMS:
-        for path in sorted((root / room).glob("*.*")):
+    for room in rooms:
+        for path in sorted((root / room).rglob("*.*")):
             if path.suffix in (".py", ".toml"):
-                digest.update(f"{room}/{path.name}\0".encode())
+                digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
                 digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -67,7 +92,7 @@ def annotated(
     *,
     mirror: Path | None = None,
     offline: bool = True,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> Graph:
     """The map with the catalogue's claims on it, each with the state of its pins (no torch once the map is cached)."""
     from openmodelatlas.catalog.annotate import annotate

@@ -1,16 +1,20 @@
 """Write a site: all pages and what they share, into a fresh folder that takes the old one's place when it is whole."""
 
+import hashlib
 import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from openmodelatlas.errors import UsageError
 from openmodelatlas.records.graph import Graph
+from openmodelatlas.records.json import dump_json
 from openmodelatlas.records.report import CheckpointRecord
 from openmodelatlas.site import assets
 from openmodelatlas.site.checkpoint import Stored
@@ -28,8 +32,10 @@ MARK = "atlas-site.json"
 
 @dataclass(frozen=True)
 class SiteSummary:
-    """What was built. `claims` counts distinct claims a model by state; `excerpts` are pins with text, of all pins."""
+    """What was built. `claims` counts distinct claims a model by state; `excerpts` are pins with text, of all pins.
+    `written` is False where the same site stood there already."""
 
+    written: bool
     pages: int
     models: int
     nodes: int
@@ -50,6 +56,10 @@ def build(
         raise UsageError("a site needs at least one model")
     _may_replace(out)
     source = assets.need()
+    inputs = fingerprint(models, checkpoints)
+    standing = _standing(out, inputs)
+    if standing is not None:
+        return _summary(models, out, standing["pages"], tuple(standing["largest"]), written=False)
     out.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
@@ -57,20 +67,50 @@ def build(
         writer = Writer(new)
         _shared(new, source)
         _write(shelf(models), checkpoints, writer, progress)
-        writer.text(MARK, json.dumps({"pages": writer.pages}) + "\n")
+        mark = {"inputs": inputs, "pages": writer.pages, "largest": writer.largest}
+        writer.text(MARK, json.dumps(mark) + "\n")
         if out.exists():
             out.rename(scratch / "old")
         new.rename(out)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    return _summary(models, out, writer.pages, writer.largest, written=True)
+
+
+def fingerprint(models: Sequence[ModelPage], checkpoints: Sequence[CheckpointRecord]) -> str:
+    """sha256 over all that a site's bytes depend on: its inputs, and the code, templates and styles of this room."""
+    digest = hashlib.sha256(dump_json([*models, *checkpoints]).encode())
+    digest.update(metadata.version("openmodelatlas").encode())
+    for room in ("site", "records"):
+        root = Path(str(files(f"openmodelatlas.{room}")))
+        for path in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".html", ".css", ".js", ".svg")):
+            digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _standing(out: Path, inputs: str) -> Any:
+    """The mark of a whole site of the same inputs that stands at `out`, if one does."""
+    try:
+        mark = json.loads((out / MARK).read_text())
+        whole = mark["inputs"] == inputs and mark["pages"] == sum(1 for _ in out.rglob("*.html"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return mark if whole else None
+
+
+def _summary(
+    models: Sequence[ModelPage], out: Path, pages: int, largest: tuple[str, int], *, written: bool
+) -> SiteSummary:
     graphs = [page.graph for page in models]
     return SiteSummary(
-        pages=writer.pages,
+        written=written,
+        pages=pages,
         models=len(models),
         nodes=sum(len(graph.nodes) for graph in graphs),
         claims=claim_states(graphs),
         excerpts=excerpts(graphs),
-        largest=writer.largest,
+        largest=largest,
         first=out / "index.html",
     )
 

@@ -39,7 +39,8 @@ def run(args: argparse.Namespace) -> int:
     for record in records:
         print(f"{record.title}: {verdict(record)}")
         print(f"  {' '.join(f'{record.prompt} {record.completion}'.split())}")
-    print(f"built in {time.monotonic() - started:.0f} s; open {made.first}")
+    done = "built" if made.written else "unchanged"
+    print(f"{done} in {time.monotonic() - started:.0f} s; open {made.first}")
     return 0
 
 
@@ -56,7 +57,6 @@ def gather(*, mirror: Path | None, offline: bool) -> "list[ModelPage]":
 
     pages = []
     for model in find.models():
-        say(f"map of {model.title}")
         graph = maps.annotated(model.id, mirror=mirror, offline=offline, progress=say)
         release = find.release(model.release)
         pages.append(ModelPage(release=release, model=model, provenance=find.provenance(model), graph=graph))
@@ -65,6 +65,7 @@ def gather(*, mirror: Path | None, offline: bool) -> "list[ModelPage]":
 
 def checkpoint_records() -> "list[CheckpointRecord]":
     """A record of each known checkpoint that has been pulled, with the values that one fixed prompt gives."""
+    from openmodelatlas import maps
     from openmodelatlas.catalog import checkpoints
     from openmodelatlas.fetch import checkpoints as pulled
 
@@ -72,10 +73,4 @@ def checkpoint_records() -> "list[CheckpointRecord]":
     if not found:
         say("no checkpoint is here (oma pull fetches one): its pages are left out")
         return []
-    from openmodelatlas.verify.checkpoint import record
-
-    records = []
-    for entry in found:
-        say(f"verifying {entry.title}")
-        records.append(record(checkpoints.path_of(entry), entry.id, PROMPT))
-    return records
+    return [maps.checkpoint_record(entry, PROMPT, progress=say) for entry in found]
