@@ -1,0 +1,231 @@
+"""One parity run: the same cases here and in the references, and the record that is left of it."""
+
+import hashlib
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from openmodelatlas.catalog.load import references
+from openmodelatlas.errors import CatalogError
+from openmodelatlas.fetch import wheels
+from openmodelatlas.fetch.progress import Progress, silent
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.records.catalog import Model
+from openmodelatlas.records.evidence import Place
+from openmodelatlas.records.verification import Measurement, Tier, VerificationRecord, Yardstick
+from openmodelatlas.verify import definition_hash, parity
+from openmodelatlas.verify.references.exchange import Answer, Case, Values
+from openmodelatlas.verify.references.worker import needs, worker
+
+META, HUB, ITSELF = "ours to Meta's code", "ours to transformers", "transformers in float32 to itself in float64"
+FAMILIES = ("llama",)
+"""Families that the references here can run."""
+
+TINY: Tier = "tiny random weights"
+
+
+def runs_here(model: Model) -> str | None:
+    """Why no reference here runs the model, or None."""
+    return None if model.family in FAMILIES else f"no reference here runs the family {model.family}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Distances of one case by pair of sides, and what it was measured against."""
+
+    found: parity.Distances
+    between: str
+    to: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a reference, and what it is called."""
+
+    model: str
+    args: str
+    name: str
+    version: str
+
+    def options(self) -> dict[str, Any]:
+        """What the adapter takes."""
+        return dict(vars(self))
+
+
+def packaged_source(progress: Progress = silent) -> Source:
+    """Meta's model file in the wheel that the catalogue pins, by hash."""
+    place = _wheel_place()
+    assert place.wheel_sha256 is not None
+    path = wheels.wheel(place.source, place.revision, place.wheel_sha256, progress=progress)
+    model = wheels.member(path, place.path).decode()
+    args = wheels.member(path, f"{place.path.rpartition('/')[0]}/args.py").decode()
+    return Source(model=model, args=args, name=f"Meta's code, {place.source}", version=place.revision)
+
+
+def _wheel_place() -> Place:
+    for claim in references()["meta-llama/llama-models"].claims:
+        place = claim.pin.place
+        if place.kind == "wheel" and place.path.endswith("llama3/model.py"):
+            return place
+    raise CatalogError("no pin on the packaged reference", where="meta-llama/llama-models")
+
+
+def ask_meta(
+    variant: Variant, weights: Values, cases: Mapping[str, Case], source: Source, *, dtype: str = "float32", **more: Any
+) -> Answer:
+    """Meta's code on those cases."""
+    named = parity.renamed(variant, weights, "meta")
+    return worker("meta").ask(parity.request(variant, named, cases, dtype=dtype, **source.options(), **more))
+
+
+def ask_hub(
+    variant: Variant, weights: Values, cases: Mapping[str, Case], *, dtype: str = "float32", **more: Any
+) -> Answer:
+    """transformers on those cases, its values brought to adjacent pairs."""
+    needs("transformers")
+    options = {"attention": "eager", **more}
+    answer = worker("hub").ask(parity.request(variant, weights, cases, dtype=dtype, **options))
+    answer["cases"] = {
+        name: [parity.interleaved(values, variant) for values in calls] for name, calls in answer["cases"].items()
+    }
+    return answer
+
+
+def against_both(
+    variant: Variant, cases: Mapping[str, Case], progress: Progress = silent, model: torch.nn.Module | None = None
+) -> tuple[dict[str, Outcome], tuple[Yardstick, ...]]:
+    """Each case in float32 here, in Meta's code and in transformers. `model` stands in for ours (to break it)."""
+    weights, source = parity.stored(variant), packaged_source(progress)
+    progress("running Meta's code", 0, 0)
+    meta = ask_meta(variant, weights, cases, source)
+    progress("running transformers", 0, 0)
+    hub = ask_hub(variant, weights, cases)
+    ours = model or parity.filled(variant, weights)
+    outcomes = {}
+    for name, case in cases.items():
+        here = parity.ours(ours, case)
+        found = parity.Distances()
+        found.add(META, here, meta["cases"][name])
+        found.add(HUB, here, hub["cases"][name])
+        found.add(parity.BETWEEN, hub["cases"][name], meta["cases"][name])
+        outcomes[name] = Outcome(found, parity.BETWEEN, (META, HUB))
+    return outcomes, yardsticks(meta, hub)
+
+
+def against_hub(
+    variant: Variant, cases: Mapping[str, Case], progress: Progress = silent, model: torch.nn.Module | None = None
+) -> tuple[dict[str, Outcome], tuple[Yardstick, ...]]:
+    """Each case here and in transformers alone, whose own rounding (float32 against float64) takes the place of a
+    second reference. Padding does not count, and the rounding is that of the same rows without it: in float64 the
+    library's padding rows are no numbers, and spread."""
+    weights = parity.stored(variant)
+    progress("running transformers", 0, 0)
+    whole = {f"{name}, no padding": unpadded(case) for name, case in cases.items()}
+    hub = ask_hub(variant, weights, {**cases, **whole})
+    double = ask_hub(variant, weights, whole, dtype="float64")
+    ours = model or parity.filled(variant, weights)
+    outcomes = {}
+    for name, case in cases.items():
+        here, plain = parity.ours(ours, case), f"{name}, no padding"
+        found = parity.Distances()
+        found.add(HUB, here, hub["cases"][name], real_rows(case))
+        found.add(ITSELF, hub["cases"][plain], double["cases"][plain])
+        outcomes[name] = Outcome(found, ITSELF, (HUB,))
+    return outcomes, yardsticks(hub)
+
+
+def unpadded(case: Case) -> Case:
+    """The same tokens, all of them real."""
+    positions = torch.arange(case["tokens"].shape[1]).expand_as(case["tokens"]).contiguous()
+    return Case(**{**case, "positions": positions})
+
+
+def real_rows(case: Case) -> Sequence[Tensor]:
+    """Which positions of each call are no padding; nothing if none is."""
+    real = case["positions"] >= 0
+    return torch.split(real, case["calls"], 1) if not bool(real.all()) else ()
+
+
+def yardsticks(*answers: Answer) -> tuple[Yardstick, ...]:
+    """What the answers say of the references that gave them."""
+    found = [answer["yardstick"] for answer in answers]
+    return tuple(Yardstick(**{**y, "shims": tuple(y["shims"])}) for y in found)
+
+
+def record(
+    model: Model,
+    check: str,
+    title: str,
+    measurements: Iterable[Measurement],
+    *,
+    references: tuple[Yardstick, ...],
+    positions: int,
+    detail: str,
+    tier: Tier = TINY,
+    dtype: str = "float32",
+    nodes: Iterable[str] = (),
+    claims: Iterable[str] = (),
+) -> VerificationRecord:
+    """The record of one check; it passed if every measurement is within its bound."""
+    measurements = tuple(measurements)
+    return VerificationRecord(
+        model=model.id,
+        check=check.rpartition(".")[2],
+        title=title,
+        tier=tier,
+        outcome="passed" if parity.holds(measurements) else "failed",
+        definition=definition_hash.definition(model.family),
+        entry=definition_hash.entry(model),
+        references=references,
+        dtype=dtype,
+        positions=positions,
+        nodes=tuple(dict.fromkeys(node.partition(":")[0] for node in nodes)),
+        claims=tuple(claims),
+        located={},
+        measurements=measurements,
+        mutants={},
+        detail=detail,
+        date=date.today().isoformat(),
+        environment=environment(),
+    )
+
+
+def environment() -> dict[str, str]:
+    """What the numbers depend on besides the code; no name of a machine or a folder."""
+    return {
+        "openmodelatlas": version("openmodelatlas"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads",
+    }
+
+
+def summary(outcome: Outcome, label: str = "") -> tuple[Measurement, ...]:
+    """The three numbers at the logits and at the node nearest to its bound."""
+    found = every(outcome)
+    nodes = {parity.worst(found).where, "logits"}
+    return labelled([m for m in found if m.where in nodes], label)
+
+
+def every(outcome: Outcome, label: str = "") -> tuple[Measurement, ...]:
+    """The three numbers at every node."""
+    return labelled(parity.measured(outcome.found, outcome.between, outcome.to), label)
+
+
+def labelled(measurements: Iterable[Measurement], label: str) -> tuple[Measurement, ...]:
+    """The measurements of one of several cases, which `label` names."""
+    return tuple(
+        Measurement(where=m.where, what=f"{m.what}; {label}" if label else m.what, value=m.value, bound=m.bound)
+        for m in measurements
+    )
+
+
+def sha256(text: str) -> str:
+    """The hash of a text, as a yardstick states it."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,127 @@
+"""Values inside a reference's own functions, without touching its code: module hooks, and a mode that sees every call
+of a torch function. A table says which of them is the value of which node."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+
+def as_is(value: Tensor) -> Tensor:
+    """A value that stands in the definition's axes already."""
+    return value
+
+
+def heads_first(value: Tensor) -> Tensor:
+    """`[B, H, T, E]` to `[B, T, H, E]`."""
+    return value.transpose(1, 2)
+
+
+def keys_transposed(value: Tensor) -> Tensor:
+    """`[B, H, E, S]` to `[B, S, H, E]`."""
+    return value.permute(0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value: at module `path` (`{i}` for the block), the result of the module itself, or of the `nth` call of torch
+    function `function` inside it (outside its submodules); with `argument`, what goes in there instead."""
+
+    node: str
+    path: str
+    function: str | None = None
+    nth: int = 0
+    argument: int | None = None
+    layout: Callable[[Tensor], Tensor] = as_is
+
+
+@dataclass(frozen=True)
+class _Key:
+    path: str
+    function: str | None
+    nth: int
+
+
+class _Mode(TorchFunctionMode):
+    def __init__(self, watcher: "Watcher") -> None:
+        super().__init__()
+        self.watcher = watcher
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.watcher.called(getattr(func, "__name__", str(func)).strip("_"), args, result)
+        return result
+
+
+class Watcher:
+    """Collects the values of a table's points while a reference runs."""
+
+    def __init__(self, model: nn.Module, blocks: int, points: Sequence[Point]) -> None:
+        self.model = model
+        self.points: dict[_Key, list[Point]] = {}
+        for point in points:
+            for i in range(blocks) if "{i}" in point.path else (0,):
+                filled = Point(**{**vars(point), "node": point.node.replace("{i}", str(i))})
+                key = _Key(point.path.replace("{i}", str(i)), point.function, point.nth)
+                self.points.setdefault(key, []).append(filled)
+        self.found: dict[str, Tensor] = {}
+        self._open: list[str] = []
+        self._counts: dict[tuple[str, str], int] = {}
+        self._busy = False
+
+    @contextmanager
+    def watching(self) -> Iterator[dict[str, Tensor]]:
+        """Watch one call of the model; the values are complete when the block ends."""
+        self.found, self._counts, self._open = {}, {}, []
+        with ExitStack() as stack:
+            for path, module in self.model.named_modules():
+                stack.callback(module.register_forward_pre_hook(self._enter(path)).remove)
+                stack.callback(module.register_forward_hook(self._leave(path)).remove)
+            stack.enter_context(_Mode(self))
+            yield self.found
+
+    def called(self, name: str, args: Any, result: Any) -> None:
+        """A torch function has returned."""
+        if self._busy or not self._open:
+            return
+        path = self._open[-1]
+        nth = self._counts.get((path, name), 0)
+        self._counts[path, name] = nth + 1
+        self._note(_Key(path, name, nth), args, result)
+
+    def _note(self, key: _Key, args: Any, result: Any) -> None:
+        for point in self.points.get(key, ()):
+            value = result if point.argument is None else args[point.argument]
+            self._busy = True  # a layout is made of torch functions, too
+            try:
+                self.found[point.node] = point.layout(value).detach().clone()
+            finally:
+                self._busy = False
+
+    def _enter(self, path: str) -> Callable[..., None]:
+        def hook(_module: nn.Module, _args: Any) -> None:
+            self._open.append(path)
+
+        return hook
+
+    def _leave(self, path: str) -> Callable[..., None]:
+        def hook(_module: nn.Module, args: Any, result: Any) -> None:
+            self._open.pop()
+            self._note(_Key(path, None, 0), args, result)
+
+        return hook
+
+
+def kept(values: dict[str, Tensor], keep: Sequence[str]) -> dict[str, Tensor]:
+    """Those values whose node is wanted; all if none is named."""
+    return {node: v.contiguous() for node, v in values.items() if not keep or node in keep}
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """The torch dtype of that name."""
+    found: torch.dtype = getattr(torch, name)
+    return found
