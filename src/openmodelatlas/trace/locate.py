@@ -42,7 +42,8 @@ class LocatedNode:
 @dataclass(frozen=True, kw_only=True)
 class Located:
     """What a run of a reference showed. `instances` counts module calls, every block's own; `missing` are nodes that
-    no line computes; `logits` is how far the two models' scores are apart, relative to their magnitude."""
+    no line computes; `logits` is how far the two models' scores are apart, relative to their magnitude;
+    `shared` counts the reference's parameters that have a second name."""
 
     model: str
     reference: str
@@ -56,12 +57,13 @@ class Located:
     positions: int
     recorded: int
     logits: float
+    shared: int
 
 
-def locate(variant: Variant, reference: Path) -> Located:
-    """Every node's lines in the file. UsageError for a file that is no such reference, or that computes other scores
+def locate(variant: Variant, reference: Path, replace: Mapping[str, str] | None = None) -> Located:
+    """Every node's lines in the file; `replace` has lines of it (stripped) to be read as others. UsageError for a file that is no such reference, or that computes other scores
     than the variant."""
-    answer = ask({"model": variant.name, "reference": str(reference)})
+    answer = ask({"model": variant.name, "reference": str(reference), "replace": dict(replace or {})})
     blocks = _block_names(variant)
     absent = tuple(dict.fromkeys(node_id(path, blocks) for path in answer["missing"]))
     if not answer["logits"] < TOLERANCE * 10:
@@ -87,6 +89,7 @@ def locate(variant: Variant, reference: Path) -> Located:
         positions=answer["positions"],
         recorded=answer["recorded"],
         logits=answer["logits"],
+        shared=answer["shared"],
     )
 
 
@@ -102,8 +105,8 @@ class Called:
 def call(
     reference: Path, calls: Sequence[tuple[str, Sequence[Any]]], replace: Mapping[str, str] | None = None
 ) -> Called:
-    """Call functions of a reference by name, in a process of its own. An argument `{"result": n}` is call n's result;
-    `replace` has lines of the file (stripped) to be read as others."""
+    """Call functions of a reference by name, in a process of its own. An argument `{"result": n}` is call n's result,
+    `{"float32": [...]}` a tensor; `replace` has lines of the file (stripped) to be read as others."""
     wanted = [{"function": name, "args": list(args)} for name, args in calls]
     answer = ask({"reference": str(reference), "replace": dict(replace or {}), "calls": wanted})
     return Called(tuple(answer["results"]), answer["sha256"], tuple(answer["shims"]))

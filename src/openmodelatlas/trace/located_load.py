@@ -158,11 +158,15 @@ def _fairscale() -> dict[str, dict[str, Any]]:
 
 
 def build(
-    path: Path, variant: Variant, settings: Mapping[str, int], around: Callable[[Callable[[], nn.Module]], nn.Module]
+    path: Path,
+    variant: Variant,
+    settings: Mapping[str, int],
+    around: Callable[[Callable[[], nn.Module]], nn.Module],
+    replace: Mapping[str, str] | None = None,
 ) -> Reference:
     """The reference's model at the variant's sizes. `around` runs the constructor that is settled on a second time,
     under the eyes of a watcher. UsageError where no class of the file is such a model."""
-    module, shims = load(path)
+    module, shims = load(path, replace)
     tried: list[tuple[int, str]] = []
     for scheme, kind, config, make in _constructors(module, variant, settings):
         try:

@@ -43,7 +43,7 @@ def main(request: Path, result: Path) -> None:
     torch.set_num_threads(1)
     path = Path(asked["reference"])
     try:
-        answer = call(path, asked["replace"], asked["calls"]) if "calls" in asked else locate(asked["model"], path)
+        answer = call(path, asked["replace"], asked["calls"]) if "calls" in asked else locate(asked["model"], path, asked["replace"])
     except AtlasError as error:
         answer = {"error": {k: v if v is None else str(v) for k, v in vars(error).items()}}
     torch.save(answer, result)
@@ -57,12 +57,18 @@ def call(path: Path, replace: dict[str, str], calls: list[dict[str, Any]]) -> di
         function = getattr(module, wanted["function"], None)
         if function is None:
             raise UsageError("the file has no such function", where=str(path), found=wanted["function"])
-        args = [results[a["result"]] if isinstance(a, dict) else a for a in wanted["args"]]
+        args = [_argument(a, results) for a in wanted["args"]]
         results.append(function(*args))
     return {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "shims": list(shims), "results": results}
 
 
-def locate(name: str, path: Path) -> dict[str, Any]:
+def _argument(value: Any, results: list[Any]) -> Any:
+    if isinstance(value, dict):
+        return results[value["result"]] if "result" in value else torch.tensor(value["float32"], dtype=torch.float32)
+    return value
+
+
+def locate(name: str, path: Path, replace: dict[str, str]) -> dict[str, Any]:
     """Run both, match every value."""
     torch.manual_seed(0)
     variant = twin(find(name))
@@ -73,7 +79,7 @@ def locate(name: str, path: Path) -> dict[str, Any]:
             return make().eval()
 
     settings = {"batch": BATCH, "slots": BEFORE + NEW, "multiple": MULTIPLE}
-    reference = build(path, variant, settings, watched)
+    reference = build(path, variant, settings, watched, replace)
     width = dict(reference.model.named_parameters())[reference.parameters["blocks.0.feed_forward.gate.weight"]].shape[0]
     variant = dataclasses.replace(variant, config=dataclasses.replace(variant.config, intermediate_size=width))
     ours = filled(variant)
@@ -89,12 +95,19 @@ def locate(name: str, path: Path) -> dict[str, Any]:
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "shims": list(reference.shims),
         "scheme": reference.scheme,
+        "shared": shared(reference.model),
         "logits": float((theirs.double() - logits.double()).abs().max() / logits.abs().max()),
         "positions": NEW,
         "recorded": len(watcher.entries),
         "matches": [plain(m) for m in found],
         "missing": list(dict.fromkeys(h.path for h in missing)),
     }
+
+
+def shared(model: nn.Module) -> int:
+    """How many names the reference's parameters have beyond one each."""
+    names = list(model.named_parameters(remove_duplicate=False))
+    return len(names) - len({id(p) for _, p in names})
 
 
 def plain(found: Match) -> dict[str, Any]:
