@@ -11,7 +11,7 @@ KATEX := src/openmodelatlas/site/static/katex/katex.min.js
 OFFLINE_FLAG := $(if $(OFFLINE),--offline,)
 
 .DEFAULT_GOAL := help
-.PHONY: help atlas test check serve assets demo browser lint wheel clean
+.PHONY: help bench atlas test check serve assets demo browser lint wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -34,11 +34,14 @@ demo: $(VENV)/.ready ## fetch the demo checkpoint into the cache
 	@$(BIN)/oma pull $(DEMO) $(OFFLINE_FLAG)
 
 lint: $(VENV)/.ready-test ## ruff and mypy
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/mypy
 
 wheel: $(VENV)/.ready-test assets ## build the wheel into dist
 	$(BIN)/python -m build --wheel --no-isolation
+
+bench: $(VENV)/.ready-test demo ## time what the project promises to be quick (on an idle machine)
+	$(BIN)/python benchmarks/run.py
 
 clean: ## remove what was built (the cache and the virtual environment stay)
 	rm -rf build dist

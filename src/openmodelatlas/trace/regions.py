@@ -4,6 +4,7 @@ import hashlib
 import inspect
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,7 @@ def census(variant: Variant) -> Census:
     with torch.device("meta"):
         tokens = torch.empty(batch, positions, dtype=torch.long)
         cache = empty_cache(variant, len(blocks), batch, positions, slots)
-        tracer(tokens, tokens.clone(), cache)
+    tracer(tokens, tokens.clone(), cache)
     embedding = {id(p) for p in model.get_submodule("embed").parameters()}
     unique = {id(p): p.numel() for p in model.parameters()}
     return Census(
@@ -59,9 +60,13 @@ def census(variant: Variant) -> Census:
 
 def regions(blocks: nn.ModuleList, calls: dict[str, Call]) -> tuple[Region, ...]:
     """Groups of blocks with equal subtrees, in order of first appearance."""
+    inside: dict[str, list[Call]] = {}
+    for path, call in calls.items():
+        inside.setdefault(".".join(path.split(".")[:2]), []).append(call)
     groups: dict[str, list[int]] = {}
     for index in range(len(blocks)):
-        groups.setdefault(subtree_hash(f"{BLOCKS}.{index}", calls), []).append(index)
+        root = f"{BLOCKS}.{index}"
+        groups.setdefault(subtree_hash(root, inside[root]), []).append(index)
     named: list[Region] = []
     for digest, indices in groups.items():
         name = snake_case(type(blocks[indices[0]]).__name__)
@@ -84,9 +89,9 @@ def independent(blocks: list[nn.Module]) -> bool:
     return len(owners) == len(set(owners))
 
 
-def subtree_hash(root: str, calls: dict[str, Call]) -> str:
-    """sha256 over everything that a block's subtree computes, with paths relative to the block."""
-    facts = [call_facts(call, root) for path, call in calls.items() if path == root or path.startswith(root + ".")]
+def subtree_hash(root: str, calls: Iterable[Call]) -> str:
+    """sha256 over everything that a block's calls compute, with paths relative to the block."""
+    facts = [call_facts(call, root) for call in calls]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 

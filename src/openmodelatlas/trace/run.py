@@ -5,6 +5,7 @@ so that one tensor on two ports stays two values; every ported tensor is held, s
 """
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from openmodelatlas.errors import DefinitionError
@@ -53,6 +54,11 @@ class Call:
         return self.module is not None and next(self.module.children(), None) is None
 
 
+@functools.cache
+def _signature(forward: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(forward)
+
+
 def leaves(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
     """The tensors of one argument or result with their port names: fields of a NamedTuple by name, items by number."""
     if isinstance(value, Tensor):
@@ -63,6 +69,18 @@ def leaves(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
     elif isinstance(value, (tuple, list)):
         for i, item in enumerate(value):
             yield from leaves(f"{name}.{i}" if name else str(i), item)
+
+
+def renewed(value: Any) -> Any:
+    """The same arguments or results with a fresh alias in place of each tensor."""
+    if isinstance(value, Tensor):
+        return torch.ops.aten.alias.default(value)
+    if isinstance(value, tuple):
+        items = [renewed(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if isinstance(value, dict):
+        return {key: renewed(item) for key, item in value.items()}
+    return [renewed(item) for item in value] if isinstance(value, list) else value
 
 
 class Tracer(TorchDispatchMode):
@@ -90,7 +108,7 @@ class Tracer(TorchDispatchMode):
     def _fresh(self, tree: Any) -> Any:
         self._quiet = True
         try:
-            return tree_map_only(Tensor, torch.ops.aten.alias.default, tree)
+            return renewed(tree)
         finally:
             self._quiet = False
 
@@ -109,8 +127,9 @@ class Tracer(TorchDispatchMode):
             if outer.module is not None:
                 outer.children.append(path)
             fresh_args, fresh_kwargs = self._fresh((args, kwargs))
-            bind = inspect.signature(module.forward).bind
-            given, fresh = bind(*args, **kwargs).arguments, bind(*fresh_args, **fresh_kwargs).arguments
+            bind = _signature(type(module).forward).bind
+            given = bind(module, *args, **kwargs).arguments
+            fresh = bind(module, *fresh_args, **fresh_kwargs).arguments
             for name, value in given.items():
                 for (port, old), (_, new) in zip(leaves(name, value), leaves(name, fresh[name]), strict=True):
                     outer.feeds[path, port] = outer.sources.get(id(old))
