@@ -16,10 +16,11 @@ from openmodelatlas.catalog import find
 from openmodelatlas.catalog.checkpoints import path_of
 from openmodelatlas.fetch import cache
 from openmodelatlas.fetch.checkpoints import present
-from openmodelatlas.records.catalog import Checkpoint
+from openmodelatlas.records.catalog import Checkpoint, Model
 from openmodelatlas.records.graph import GRAPH_SCHEMA, Graph
 from openmodelatlas.records.json import dump_json, from_json
 from openmodelatlas.records.report import CheckpointRecord
+from openmodelatlas.records.verification import VerificationRecord
 
 MAP_ROOMS = ("parts", "models", "trace", "records")
 """What a map depends on, besides the version of torch."""
@@ -101,4 +102,16 @@ def annotated(
     found = find.model(name)
     claims = find.claims(found)
     made = graph(name, progress=progress)
-    return annotate(made, resolve(claims, mirror=mirror, offline=offline), claims)
+    return annotate(made, resolve(claims, mirror=mirror, offline=offline), claims, *runs(found))
+
+
+def runs(model: Model) -> tuple[tuple[VerificationRecord, ...], tuple[str, ...]]:
+    """A model's verification records, and the names of those that are stale: whose definition or entry has changed."""
+    from openmodelatlas.catalog import records
+    from openmodelatlas.verify import definition_hash
+
+    found = records.of(model.id)
+    if not found:
+        return (), ()
+    subject = (definition_hash.definition(model.family), definition_hash.entry(model))
+    return found, tuple(run.check for run in found if (run.definition, run.entry) != subject)

@@ -35,6 +35,7 @@ def node(name: str) -> Node:
         definition=None,
         code=(),
         claims=(),
+        proofs=(),
     )
 
 

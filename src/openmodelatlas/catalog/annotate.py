@@ -1,6 +1,6 @@
 """Join a derived map with the claims made of it: expressions, code, and claims with their states, node by node."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
 
@@ -8,6 +8,7 @@ from openmodelatlas.catalog import find
 from openmodelatlas.errors import CatalogError
 from openmodelatlas.records.evidence import Claim, CodePin, Grade, NodeClaim, Pin, PinReport, Place, State
 from openmodelatlas.records.graph import Graph, Node
+from openmodelatlas.records.verification import Proof, VerificationRecord
 
 Reports = Mapping[str, tuple[PinReport, ...]]
 """By claim id: the reports of the claim's own pin and of its other places, in order."""
@@ -15,15 +16,47 @@ Reports = Mapping[str, tuple[PinReport, ...]]
 _WORST: tuple[State, ...] = ("conflict", "not verified", "stated", "read", "derived", "verified")
 
 
-def annotate(graph: Graph, reports: Reports, claims: Sequence[Claim] | None = None) -> Graph:
-    """The same map with `expression`, `code` and `claims` filled in.
+def annotate(
+    graph: Graph,
+    reports: Reports,
+    claims: Sequence[Claim] | None = None,
+    records: Sequence[VerificationRecord] = (),
+    stale: Collection[str] = (),
+) -> Graph:
+    """The same map with `expression`, `code`, `claims` and `proofs` filled in.
+
+    `records` are verification runs of the model, `stale` the names of those whose subject has changed since.
 
     `claims` are those of the graph's model unless given. An op's or container's claims come down to the tensors that it
     makes as contextual. A claim about a node that the map doesn't have is a CatalogError.
     """
     made = tuple(find.claims(find.model(graph.model)) if claims is None else claims)
     _check(graph, made)
-    return replace(graph, nodes=tuple(_node(node, made, reports) for node in graph.nodes))
+    proved = {name for r in records if r.outcome == "passed" and r.check not in stale for name in r.claims}
+    nodes = [_node(node, made, reports, proved) for node in graph.nodes]
+    return replace(graph, nodes=tuple(replace(n, proofs=tuple(_proofs(n, records, stale))) for n in nodes))
+
+
+def _proofs(node: Node, records: Iterable[VerificationRecord], stale: Collection[str]) -> Iterator[Proof]:
+    """The runs that a node took part in; a tensor's are those of the op that made it."""
+    names = {node.id}
+    if node.kind == "tensor":
+        sources = [node.id, *(p.from_ or "" for p in node.outputs + node.inputs)]
+        names |= {source.rpartition(":")[0] for source in sources}
+        names.discard("")
+    for record in records:
+        if names & set(record.nodes):
+            yield Proof(
+                check=record.check,
+                title=record.title,
+                tier=record.tier,
+                outcome=record.outcome,
+                stale=record.check in stale,
+                references=tuple(f"{r.name} {r.version}" for r in record.references),
+                measured=tuple(m for m in record.measurements if m.where in names),
+                located=next((record.located[n] for n in sorted(names) if n in record.located), ()),
+                date=record.date,
+            )
 
 
 def _check(graph: Graph, claims: Iterable[Claim]) -> None:
@@ -33,10 +66,10 @@ def _check(graph: Graph, claims: Iterable[Claim]) -> None:
             raise CatalogError(f"claim {claim.id} names nodes that {graph.model} lacks", where=", ".join(missing))
 
 
-def _node(node: Node, claims: Iterable[Claim], reports: Reports) -> Node:
+def _node(node: Node, claims: Iterable[Claim], reports: Reports, proved: Set[str]) -> Node:
     graded = [(claim, grade) for claim in claims if (grade := grade_at(claim, node)) is not None]
     graded.sort(key=lambda pair: pair[1] != "direct")
-    shown = tuple(_shown(claim, grade, reports) for claim, grade in graded)
+    shown = tuple(_shown(claim, grade, reports, proved) for claim, grade in graded)
     expressions = [claim.expressions[node.id] for claim, _ in graded if node.id in claim.expressions]
     return replace(
         node,
@@ -56,13 +89,14 @@ def grade_at(claim: Claim, node: Node) -> Grade | None:
     return "contextual" if node.id in claim.contextual else None
 
 
-def _shown(claim: Claim, grade: Grade, reports: Reports) -> NodeClaim:
+def _shown(claim: Claim, grade: Grade, reports: Reports, proved: Set[str]) -> NodeClaim:
     pin, *also = reports.get(claim.id) or _unsought(claim)
+    state = state_of(claim, (pin, *also))
     return NodeClaim(
         id=claim.id,
         statement=claim.statement,
         grade=grade,
-        state=state_of(claim, (pin, *also)),
+        state="verified" if claim.id in proved and state != "conflict" else state,
         pin=pin,
         also=tuple(also),
         conflict=claim.conflict,

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Literal
 
 from openmodelatlas.records.evidence import CodePin, NodeClaim
+from openmodelatlas.records.verification import Proof
 
 Size = int | str
 """One axis length: an integer, or an expression in B (batch), T (positions in the call), S (positions attended to)."""
@@ -91,7 +92,7 @@ class Node:
     """One place on the map: the model (id ""), a container, an op, or a tensor (one value, canonical id `op:port`).
 
     `flops` are matmul FLOPs (2mnk a matmul, full T x S attention, element-wise ops 0) as an expression in B, T, S.
-    `expression` is the reference's own line, shortened; `code` and `claims` are filled from the catalogue.
+    `expression` is the reference's own line, shortened; `code`, `claims` and `proofs` are filled from the catalogue.
     """
 
     id: str
@@ -114,6 +115,7 @@ class Node:
     definition: Definition | None
     code: tuple[CodePin, ...]
     claims: tuple[NodeClaim, ...]
+    proofs: tuple[Proof, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

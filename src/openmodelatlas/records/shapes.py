@@ -10,8 +10,8 @@ AXIS_WORDS = {"B": "batch", "T": "positions", "S": "slots", "H": "heads", "K": "
 
 
 def axis_word(axis: str) -> str:
-    """`T` to `positions`, `D` to `d`, `K*E` to `k·e`."""
-    return AXIS_WORDS.get(axis) or axis.lower().replace("*", "·")
+    """`T` to `positions`, `D` to `d`, `K*E` to `kv·e`."""
+    return AXIS_WORDS.get(axis) or axis.replace("K", "kv").lower().replace("*", "·")
 
 
 def axis_text(size: object, axis: str) -> str:

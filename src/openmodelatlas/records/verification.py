@@ -32,6 +32,24 @@ class Yardstick:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Proof:
+    """A verification run as one node shows it: what was measured at the node, and where the reference computes it.
+
+    `stale`: the definition or the catalogue's entry has changed since. `located` are lines of `references[0]`.
+    """
+
+    check: str
+    title: str
+    tier: Tier
+    outcome: Outcome
+    stale: bool
+    references: tuple[str, ...]
+    measured: tuple[Measurement, ...]
+    located: tuple[int, ...]
+    date: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class VerificationRecord:
     """The outcome of one check of one model.
 

@@ -6,16 +6,21 @@ from dataclasses import dataclass
 from openmodelatlas.records.catalog import Model, Provenance, Release
 from openmodelatlas.records.graph import Graph
 from openmodelatlas.records.report import CheckpointRecord
+from openmodelatlas.records.verification import VerificationRecord
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPage:
-    """One model: the release it belongs to, its own entry, its provenance, and its map with the claims on it."""
+    """One model: the release it belongs to, its own entry, its provenance, and its map with the claims on it.
+
+    `runs` are its verification records, `stale` the names of those whose subject has changed since."""
 
     release: Release
     model: Model
     provenance: Provenance
     graph: Graph
+    runs: tuple[VerificationRecord, ...] = ()
+    stale: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from openmodelatlas.site.facts import differences, facts, tied
 from openmodelatlas.site.inputs import Edition, ModelPage, Shelf
 from openmodelatlas.site.maths import Maths
 from openmodelatlas.site.preview import KEY, preview
+from openmodelatlas.site.proofs import open_nodes, proved, runs
 from openmodelatlas.site.provenance import provenance_line
 from openmodelatlas.site.view import Link, View, Viewer
 from openmodelatlas.site.words import AXIS_MEANINGS, compact, file_of
@@ -103,6 +104,10 @@ class Press:
             verdict=verdict(record) if record else "",
             stored_facts=summary(record) if record else [],
             checkpoints=[] if record else self.checkpoints(page.model.id),
+            runs=runs(page.runs, page.stale),
+            proved=sum(proved(n) for n in graph.nodes),
+            nodes=len(graph.nodes),
+            unproved=open_nodes(graph),
             region=region_heading(graph),
             region_id=region,
             model_map=Markup(draw(Pen(graph, lambda name: prefix + file_of(name), foldable=True), "")),

@@ -9,6 +9,7 @@ from openmodelatlas.records.graph import Graph, Node, ParameterTensor, Port
 from openmodelatlas.records.shapes import shape_text
 from openmodelatlas.site.facts import constants
 from openmodelatlas.site.maths import Maths
+from openmodelatlas.site.proofs import ProofView, proofs
 from openmodelatlas.site.sources import Code, Source, code, sources
 from openmodelatlas.site.words import dims, file_of, flops_words, owner_of, region_label
 
@@ -74,6 +75,7 @@ class View:
     flops_total: str
     code: tuple[Code, ...]
     sources: tuple[Source, ...]
+    proofs: tuple[ProofView, ...]
     definition: str
     parent: Link | None
     children: tuple[Link, ...]
@@ -114,6 +116,7 @@ class Viewer:
             flops_total=f"× {node.region.count} blocks" if flops and node.region and node.region.count > 1 else "",
             code=code(node),
             sources=sources(node),
+            proofs=proofs(node),
             definition=f"{node.definition.path} {node.definition.lines[0]}–{node.definition.lines[1]}"
             if node.definition
             else "",

@@ -104,6 +104,7 @@ class NodeBuilder:
             definition=docs.definition(type(call.module)),
             code=(),
             claims=(),
+            proofs=(),
         )
 
     def _flops(self, call: Call) -> str:
@@ -251,6 +252,7 @@ class NodeBuilder:
             definition=None,
             code=(),
             claims=(),
+            proofs=(),
         )
 
     def _readers(self, home: PortKey) -> tuple[str, ...]:

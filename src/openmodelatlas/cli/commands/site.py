@@ -59,7 +59,11 @@ def gather(*, mirror: Path | None, offline: bool) -> "list[ModelPage]":
     for model in find.models():
         graph = maps.annotated(model.id, mirror=mirror, offline=offline, progress=say)
         release = find.release(model.release)
-        pages.append(ModelPage(release=release, model=model, provenance=find.provenance(model), graph=graph))
+        runs, stale = maps.runs(model)
+        provenance = find.provenance(model)
+        pages.append(
+            ModelPage(release=release, model=model, provenance=provenance, graph=graph, runs=runs, stale=stale)
+        )
     return pages
 
 

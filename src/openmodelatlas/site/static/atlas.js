@@ -98,8 +98,20 @@
     pic.innerHTML = svg;
     rebase(pic);
     mark();
+    doubts();
     lens();
     fit();
+  }
+  /* What no run has verified stands out, the rest steps back. */
+  function doubts() {
+    var button = doc.getElementById("doubt");
+    if (!button) return;
+    var on = button.getAttribute("aria-pressed") === "true", ids = button.dataset.ids.split(" ");
+    each(all(".map .n"), function (n) {
+      var open = ids.indexOf(n.dataset.id) >= 0;
+      n.classList.toggle("unproved", on && open);
+      n.classList.toggle("faded", on && !open);
+    });
   }
   function fold(id, open) {
     withData(function (data) {
@@ -227,6 +239,8 @@
     if (button) { event.preventDefault(); toggleFold(button); return; }
     var many = closest(event, "[data-open]");
     if (many) { foldAll(many.dataset.open === "all"); return; }
+    var doubt = closest(event, "#doubt");
+    if (doubt) { doubt.setAttribute("aria-pressed", doubt.getAttribute("aria-pressed") === "true" ? "false" : "true"); doubts(); return; }
     var symbol = closest(event, ".eq [data-light]");
     if (symbol && panel) {
       var target = symbol.dataset.light.split(" ").filter(function (t) { return t !== "residual"; })[0];
