@@ -24,9 +24,10 @@ from openmodelatlas.records.graph import Graph, Node
 from openmodelatlas.records.json import dump_json, from_json
 from openmodelatlas.records.sizes import evaluate
 from openmodelatlas.trace import derive as derive_module
-from openmodelatlas.trace.derive import derive, symbolic_run
+from openmodelatlas.trace.derive import derive
 from openmodelatlas.trace.nodes import NodeBuilder
 from openmodelatlas.trace.regions import census
+from openmodelatlas.trace.symbolic import symbolic_run
 
 COUNTS = tomllib.loads((Path(__file__).parent.parent / "data" / "parameter_counts.toml").read_text())
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
@@ -21,10 +21,8 @@ from openmodelatlas.records.plain_math import symbol_text
 from openmodelatlas.trace import docs
 from openmodelatlas.trace.regions import constants
 from openmodelatlas.trace.run import Call, PortValue
+from openmodelatlas.trace.symbolic import SymbolicRun
 from openmodelatlas.trace.wiring import PortKey, Wiring
-
-if TYPE_CHECKING:
-    from openmodelatlas.trace.derive import SymbolicRun
 
 NO_PARAMETERS = Parameters(count=0, tensors=())
 
@@ -38,7 +36,7 @@ class NodeBuilder:
         table: Mapping[str, Any],
         axes: Mapping[str, int],
         regions: tuple[Region, ...],
-        run: "SymbolicRun",
+        run: SymbolicRun,
     ) -> None:
         self.variant, self.table, self.axes, self.run = variant, table, axes, run
         self.wiring = Wiring(run.calls, regions)
