@@ -9,11 +9,13 @@ from openmodelatlas.records.diff import GraphDiff
 from openmodelatlas.records.graph import Graph
 from openmodelatlas.records.json import schema
 from openmodelatlas.records.report import CheckpointRecord, Report
+from openmodelatlas.records.verification import VerificationRecord
 
 PUBLISHED = {
     "graph": (Graph, "The map of one model"),
     "report": (Report, "The outcome of `oma verify`"),
     "diff": (GraphDiff, "The comparison of two maps"),
+    "verification": (VerificationRecord, "What one check of one model found"),
     "checkpoint": (CheckpointRecord, "A checkpoint, accounted for and run once"),
 }
 """By file name: the record, and the schema's title."""

@@ -20,7 +20,7 @@ from openmodelatlas.parts.linear import TiedUnembed
 from openmodelatlas.records.verification import Measurement
 from openmodelatlas.trace.run import leaves
 from openmodelatlas.verify.references.exchange import Case, Past, Request, Values, past
-from openmodelatlas.verify.references.steady import steady
+from openmodelatlas.verify.references.steady import one_thread
 from openmodelatlas.weights import steps
 from openmodelatlas.weights.naming import INDEX, Scheme, fill, name_table
 
@@ -127,9 +127,9 @@ def request(
 # --- our side ---------------------------------------------------------------------------------------------------------
 
 
+@one_thread()
 def ours(model: nn.Module, asked: Case) -> list[Values]:
     """The definition's values of the case by node id, call by call."""
-    steady()
     made, start = [], 0
     total, batch = asked["tokens"].shape[1], asked["tokens"].shape[0]
     before = asked["past"]["length"] if asked["past"] else 0
@@ -252,6 +252,7 @@ class Distances:
 
     pairs: dict[str, dict[str, float]] = field(default_factory=dict)
 
+    @one_thread()
     def add(self, pair: str, a: Sequence[Values], b: Sequence[Values], rows: Sequence[Tensor] = ()) -> None:
         """Compare two runs of a case at every node that both have."""
         found = self.pairs.setdefault(pair, {})
@@ -269,9 +270,9 @@ class Distances:
 
 
 def region(node: str) -> str:
-    """`blocks.1.attention.q` as `block.attention.q`."""
+    """`blocks.1.attention.q` as `block.attention.q`, `blocks.1` as `block`."""
     head, _, rest = node.partition(".")
-    return f"block.{rest.partition('.')[2]}" if head == "blocks" else node
+    return f"block.{rest.partition('.')[2]}".rstrip(".") if head == "blocks" else node
 
 
 _ATTENTION = (

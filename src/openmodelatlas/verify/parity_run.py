@@ -202,7 +202,7 @@ def environment() -> dict[str, str]:
         "openmodelatlas": version("openmodelatlas"),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "machine": f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads",
+        "machine": f"{platform.system()} {platform.machine()}, one thread",
     }
 
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from openmodelatlas.catalog import checkpoints
+from openmodelatlas.catalog import checkpoints, find
 from openmodelatlas.errors import NotACheckpoint, UnknownName
 from openmodelatlas.fetch.checkpoints import place, present
-from openmodelatlas.records.catalog import Checkpoint
+from openmodelatlas.records.catalog import Checkpoint, Model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,16 @@ def resolve(text: str) -> Target:
     if not present(found):
         raise NotACheckpoint("the checkpoint is not here", where=found.id, fix=f"run `oma pull {found.id}`")
     return Target(path=place(found), checkpoint=found)
+
+
+def model_of(text: str) -> Model | None:
+    """The model of that id, unless a path or a checkpoint has the name; a release stands for its default size."""
+    if _exists(text) or text.strip().lower() in checkpoints.checkpoints():
+        return None
+    try:
+        return find.model(text)
+    except UnknownName:
+        return None
 
 
 def _exists(text: str) -> bool:

@@ -1,30 +1,102 @@
-"""`oma verify`: hold a checkpoint against the atlas."""
+"""`oma verify`: hold a checkpoint against the atlas, or run every check of a model."""
 
 import argparse
 import sys
+import time
+from typing import TYPE_CHECKING
 
-HELP = "check a checkpoint: tensors, settings, tokenizer, bytes"
+if TYPE_CHECKING:
+    from openmodelatlas.records.catalog import Model
+
+HELP = "check a checkpoint, or run the checks of a model beside its references"
 MOST_FINDINGS = 25
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("checkpoint", metavar="PATH|NAME", help="a .gguf file, or a checkpoint that `oma pull` fetched")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument(
+        "target",
+        nargs="?",
+        metavar="PATH|NAME",
+        help="a .gguf file; a checkpoint that `oma pull` fetched; or a model, whose definition is checked",
+    )
+    parser.add_argument("--list", action="store_true", help="list which check applies to which model, and why not")
+    parser.add_argument("--check", action="append", default=[], metavar="CHECK", help="only this check of the model")
+    parser.add_argument("--write", action="store_true", help="keep the records of a model's checks in the catalogue")
+    parser.add_argument("--json", action="store_true", help="print the report, or the records, as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 if every check holds, 1 if there are findings, 2 for what is no checkpoint."""
+    """0 if every check holds, 1 if one does not or cannot run, 2 for what is neither checkpoint nor model."""
+    from openmodelatlas.errors import UsageError
+    from openmodelatlas.verify.target import model_of
+
+    if args.list:
+        return _list(args.json)
+    if args.target is None:
+        raise UsageError("nothing to verify", fix="give a .gguf file, a checkpoint, a model, or --list")
+    model = model_of(args.target)
+    if model is not None:
+        return _model(model, args)
+    if args.check or args.write:
+        raise UsageError("--check and --write are for models", where=args.target)
+    return _checkpoint(args)
+
+
+def _list(as_json: bool) -> int:
+    import json
+
+    from openmodelatlas.cli.render_verify import matrix as lines
+    from openmodelatlas.verify.model import matrix
+
+    table = matrix()
+    print(json.dumps(table, indent=2, ensure_ascii=False) if as_json else "\n".join(lines(table)))
+    return 0
+
+
+def _model(model: "Model", args: argparse.Namespace) -> int:
+    from openmodelatlas.catalog.records import place
+    from openmodelatlas.cli.render_verify import rows
+    from openmodelatlas.records.json import dump_json
+    from openmodelatlas.verify.model import check, run, write
+
+    for name in args.check:
+        check(name)
+    found, passed, failed, left = [], 0, 0, 0
+    print(f"checking {model.id}; references run in processes of their own", file=sys.stderr, flush=True)
+    started = time.monotonic()
+    for ran in run(model, args.check):
+        seconds, started = time.monotonic() - started, time.monotonic()
+        if not args.json:
+            print("\n".join(rows(ran, seconds)), flush=True)
+        left += ran.error is not None
+        if ran.record is not None:
+            found.append(ran.record)
+            passed += ran.record.outcome == "passed"
+            failed += ran.record.outcome == "failed"
+            if args.write:
+                write(ran.record)
+                print(f"kept {place(ran.record)}", file=sys.stderr, flush=True)
+        elif ran.error is not None and args.json:
+            print(f"oma verify: {ran.check} was not run: {ran.error}", file=sys.stderr)
+    if args.json:
+        sys.stdout.write(dump_json(found))
+    else:
+        print(f"{model.id}: {passed} passed, {failed} failed, {left} not run")
+    return 1 if failed or left else 0
+
+
+def _checkpoint(args: argparse.Namespace) -> int:
     from openmodelatlas.cli.progress import Show
     from openmodelatlas.records.json import dump_json
     from openmodelatlas.records.report import Report
     from openmodelatlas.verify.checkpoint import verify
     from openmodelatlas.verify.target import resolve
 
-    target = resolve(args.checkpoint)
+    target = resolve(args.target)
     show = Show()
     try:
-        done = verify(target.path, target=args.checkpoint, checkpoint=target.checkpoint, progress=show)
+        done = verify(target.path, target=args.target, checkpoint=target.checkpoint, progress=show)
     finally:
         show.close()
     report: Report = done.report
@@ -38,5 +110,5 @@ def run(args: argparse.Namespace) -> int:
     if len(report.findings) > MOST_FINDINGS:
         print(f"      and {len(report.findings) - MOST_FINDINGS} more (--json lists all)")
     outcome = f"is {report.model}" if report.ok else f"does not hold: {len(report.findings)} findings"
-    print(f"{args.checkpoint} {outcome}")
+    print(f"{args.target} {outcome}")
     return 0 if report.ok else 1

@@ -11,7 +11,7 @@ from openmodelatlas.records.verification import Measurement, VerificationRecord
 from openmodelatlas.verify import parity
 from openmodelatlas.verify import parity_run as run_
 from openmodelatlas.verify.references.exchange import Case, Values
-from openmodelatlas.verify.references.steady import steady
+from openmodelatlas.verify.references.steady import one_thread
 
 TITLE = "in bfloat16, each node rounds as in Meta's code"
 TIER = run_.TINY
@@ -53,9 +53,9 @@ def run(model: Model, progress: Progress) -> VerificationRecord:
     )
 
 
+@one_thread()
 def local(model: torch.nn.Module, case: Case, theirs: Values) -> Values:
     """Our values, each node computed from the reference's."""
-    steady()
     table = RotaryTable(theirs["rope.table:cos"], theirs["rope.table:sin"])
     return parity.values(model, case["tokens"], case["positions"], force={**theirs, "rope.table": table})
 

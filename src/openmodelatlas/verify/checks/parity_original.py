@@ -1,10 +1,10 @@
 """The reference file that a release published itself, run beside ours, and compared with the packaged one."""
 
 import ast
+import tempfile
+from pathlib import Path
 
 from openmodelatlas.catalog import find
-from openmodelatlas.errors import FetchError
-from openmodelatlas.fetch import cache
 from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.evidence import Place
@@ -12,6 +12,7 @@ from openmodelatlas.records.verification import Measurement, VerificationRecord
 from openmodelatlas.verify import parity
 from openmodelatlas.verify import parity_run as run_
 from openmodelatlas.verify.definition_hash import plain
+from openmodelatlas.verify.sources import unpacked
 
 TITLE = "every node's values equal those of the release's own file"
 TIER = run_.TINY
@@ -37,16 +38,11 @@ def place(model: Model) -> Place:
 def run(model: Model, progress: Progress) -> VerificationRecord:
     """FetchError if the file is not here: then neither the run nor the comparison of syntax trees is available."""
     at = place(model)
-    text = cache.load_blob(at.blob)
-    if text is None:
-        raise FetchError(
-            "the reference file is not here, nor the comparison of its syntax trees with the package's",
-            where=f"{at.source} @ {at.revision[:12]} {at.path}",
-            fix="give --mirror DIR with a clone of it",
-        )
+    with tempfile.TemporaryDirectory(prefix="oma-reference-") as folder:
+        text = unpacked(at, Path(folder)).read_text(encoding="utf-8")
     variant, cases = parity.twin(model.variant), {"text": parity.case(POSITIONS)}
     weights, packaged = parity.stored(variant), run_.packaged_source(progress)
-    own = run_.Source(model=text.decode(), args="", name=f"Meta's code, {at.source}", version=at.revision)
+    own = run_.Source(model=text, args="", name=f"Meta's code, {at.source}", version=at.revision)
     progress("running the release's file", 0, 0)
     original = run_.ask_meta(variant, weights, cases, own)
     progress("running transformers", 0, 0)

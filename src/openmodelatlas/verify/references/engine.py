@@ -18,7 +18,7 @@ from openmodelatlas.verify.references.exchange import Answer, Case, Request, Val
 
 xllamacpp: Any = importlib.import_module("xllamacpp")  # has no types
 
-SLOTS, THREADS = 512, 2
+SLOTS, THREADS = 512, 1
 STORED, FLOAT32 = "as stored", "in float32"
 SHIMS = (
     "as stored: its kernels round activations to 8 bits, to multiply them with stored blocks",

@@ -16,18 +16,15 @@ def main(adapter: str) -> int:
     """Serve until the input ends. What the reference prints goes to stderr, so that replies stay alone on stdout."""
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    import torch
-
     from openmodelatlas.verify.references.exchange import load, save
-    from openmodelatlas.verify.references.steady import steady
+    from openmodelatlas.verify.references.steady import one_thread
 
-    torch.set_num_threads(min(2, torch.get_num_threads()))
-    steady()
     module = importlib.import_module(f"openmodelatlas.verify.references.{adapter}")
     for line in sys.stdin:
         folder = Path(line.rstrip("\n"))
         try:
-            save(folder / ANSWER, module.answer(load(folder / REQUEST), folder))
+            with one_thread():
+                save(folder / ANSWER, module.answer(load(folder / REQUEST), folder))
             print("ok", file=replies)
         except Exception as error:
             traceback.print_exc()

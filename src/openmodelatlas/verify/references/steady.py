@@ -5,6 +5,9 @@ call runs on several threads, one of them can compute its share with a kernel of
 issue 188792: errors of 1e-4 in float32, gone in the next call). Measurements of 1e-7 must not meet that.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 FUNCTIONS = (torch.cos, torch.sin, torch.exp, torch.log, torch.sqrt, torch.rsqrt, torch.sigmoid, torch.tanh)
@@ -16,3 +19,15 @@ def steady() -> None:
         one = torch.ones(1, dtype=dtype)
         for function in FUNCTIONS:
             function(one)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: sums are made in one order, and cores that others use don't make a small run wait."""
+    before = torch.get_num_threads()
+    steady()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
