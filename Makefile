@@ -11,7 +11,7 @@ KATEX := src/openmodelatlas/site/static/katex/katex.min.js
 OFFLINE_FLAG := $(if $(OFFLINE),--offline,)
 
 .DEFAULT_GOAL := help
-.PHONY: help bench atlas test check serve assets demo browser lint wheel clean
+.PHONY: help mutants verify bench atlas test check serve assets demo browser lint wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -39,6 +39,14 @@ lint: $(VENV)/.ready-test ## ruff and mypy
 
 wheel: $(VENV)/.ready-test assets ## build the wheel into dist
 	$(BIN)/python -m build --wheel --no-isolation
+
+verify: $(VENV)/.ready-test demo ## run every check of every model again (minutes)
+	@for model in $$($(BIN)/oma list --json | $(BIN)/python -c 'import json, sys; print(*(m["id"] for r in json.load(sys.stdin) for m in r["models"]))'); do \
+		$(BIN)/oma verify $$model || exit 1; \
+	done
+
+mutants: $(VENV)/.ready-test demo ## break the definition, the tables and the pins on purpose; print how much is noticed
+	$(BIN)/python -m tests.mutants
 
 bench: $(VENV)/.ready-test demo ## time what the project promises to be quick (on an idle machine)
 	$(BIN)/python benchmarks/run.py
