@@ -58,5 +58,9 @@ class NotACheckpoint(CheckpointError):
     exit_code = 2
 
 
+class SiteError(AtlasError):
+    """The pages cannot be written where they should stand."""
+
+
 class InputError(AtlasError):
     """A prompt or option is outside what the model can take."""

@@ -1,6 +1,7 @@
 """`oma` as a person uses it: output, exit codes, one clear line for what cannot be."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -116,6 +117,85 @@ def test_unknown_commands_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
         oma("shwo")
     assert caught.value.code == 2
     assert "invalid choice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show"], "oma show: the following arguments are required: MODEL"),
+        (["show", "llama-3-8b", "--batch", "x"], "oma show: argument --batch: invalid int value: 'x'"),
+        (["run", "a", "b", "--temperature", "nan"], "oma run: argument --temperature: must be 0 or more"),
+        (["--nope"], "oma: unrecognized arguments: --nope"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_exit_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        oma(*arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_a_name_is_listed_once_among_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert oma("show", "llama-3-8b", "block:nope") == 2
+    near = capsys.readouterr().err.strip().rpartition("nearest: ")[2].split(", ")
+    assert len(near) == len(set(near)) == 3
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+
+
+def started(*arguments: str, out: str | None = None, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a process of its own; `out` is a file that takes stdout."""
+    code = "from openmodelatlas.cli.main import main; import sys; sys.exit(main())"
+    with open(out or os.devnull, "w") as file:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            stdout=file if out else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | (env or {}),
+            check=False,
+        )
+    return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
+
+
+def test_a_terminal_that_knows_few_characters_loses_nothing() -> None:
+    maps.graph("llama-3-8b")
+    code, out, err = started("list", "--json", env=ASCII)
+    assert (code, err) == (0, "")
+    assert out.isascii()
+    assert json.loads(out) == json.loads(started("list", "--json")[1])
+    code, out, err = started("show", "llama-3-8b", "block.attention_add", env=ASCII)
+    assert (code, err) == (0, "")
+    assert "\\u0394_attn" in out
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_output_that_cannot_be_written_is_one_line_and_exit_1() -> None:
+    maps.graph("llama-3-8b")
+    for command in (["list"], ["show", "llama-3-8b", "--json"]):
+        code, _, err = started(*command, out="/dev/full")
+        assert (code, err) == (1, f"oma {command[0]}: No space left on device\n")
+
+
+def test_an_interrupt_is_one_line_and_exit_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(maps, "annotated", interrupted)
+    assert oma("show", "llama-3-8b") == 130
+    assert capsys.readouterr().err == "oma show: interrupted\n"
+    monkeypatch.setattr("pkgutil.iter_modules", interrupted)
+    assert oma("list") == 130
+    assert capsys.readouterr().err == "oma: interrupted\n"
+
+
+def test_a_closed_stdout_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert oma("list") == 0
 
 
 def test_a_closed_pipe_is_no_error() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from openmodelatlas import maps
 from openmodelatlas.catalog import checkpoints
+from openmodelatlas.errors import SiteError
 from openmodelatlas.site.build import build
 
 
@@ -29,6 +30,56 @@ def test_other_inputs_or_a_missing_page_build_anew(tmp_path: Path) -> None:
     assert build([made_site.page("llama-3-8b", made_site.missing)], [], out).written
     (out / "atlas-site.json").write_text("{")
     assert build([made_site.page("llama-3-8b", made_site.missing)], [], out).written
+
+
+def test_the_route_of_a_text_is_no_change(tmp_path: Path) -> None:
+    """Pages say that a text is there or not; how it came, or why it did not, may differ in every run."""
+    page = made_site.page("llama-3-8b", made_site.missing)
+    build([page], [], tmp_path / "site")
+    nodes = [
+        dataclasses.replace(
+            node,
+            claims=tuple(
+                dataclasses.replace(claim, pin=dataclasses.replace(claim.pin, detail="tried a few minutes ago"))
+                for claim in node.claims
+            ),
+        )
+        for node in page.graph.nodes
+    ]
+    assert nodes != list(page.graph.nodes)
+    other = dataclasses.replace(page, graph=dataclasses.replace(page.graph, nodes=tuple(nodes)))
+    assert not build([other], [], tmp_path / "site").written
+
+
+def test_where_nothing_can_be_written_nothing_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(SiteError, match=r"cannot write the site: .*/file/site; found Not a directory|File exists"):
+        build([made_site.page("llama-3-8b")], [], tmp_path / "file" / "site")
+    assert (tmp_path / "file").read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+@pytest.mark.parametrize("failing", ["old", "new"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_an_end_in_the_middle_leaves_the_old_site(
+    failing: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "site"
+    build([made_site.page("llama-3-8b")], [], out)
+    before = sorted(p.relative_to(out) for p in out.rglob("*"))
+    rename = Path.rename
+
+    def fail(self: Path, target: Path) -> Path:
+        if failing in (self.name, Path(target).name):
+            raise error
+        return rename(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", fail)
+        with pytest.raises((SiteError, KeyboardInterrupt)):
+            build([made_site.page("llama-3-8b", made_site.missing)], [], out)
+    assert sorted(p.relative_to(out) for p in out.rglob("*")) == before
+    assert list(tmp_path.iterdir()) == [out]
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def resolve(graph: Graph, name: str) -> Resolved:
         return Resolved(graph.by_id[wanted], index, None)
     if wanted in graph.aliases:
         return Resolved(graph.by_id[graph.aliases[wanted]], index, wanted)
-    known = [*graph.by_id, *graph.aliases]
+    known = list(dict.fromkeys([*graph.by_id, *graph.aliases]))
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5) or [k for k in known if wanted and wanted in k][:3]
     listed = f"nearest: {', '.join(near)}" if near else f"`oma show {graph.model}` lists them"
     raise UnknownName(f"{graph.model} has no such node", where=repr(name), fix=listed)

@@ -5,15 +5,16 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from openmodelatlas.errors import UsageError
-from openmodelatlas.records.graph import Graph
+from openmodelatlas.errors import SiteError, UsageError
+from openmodelatlas.records.evidence import PinReport
+from openmodelatlas.records.graph import Graph, Node
 from openmodelatlas.records.json import dump_json
 from openmodelatlas.records.report import CheckpointRecord
 from openmodelatlas.site import assets
@@ -60,26 +61,41 @@ def build(
     standing = _standing(out, inputs)
     if standing is not None:
         return _summary(models, out, standing["pages"], tuple(standing["largest"]), written=False)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+    scratch: Path | None = None
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
         new = scratch / "new"
         writer = Writer(new)
         _shared(new, source)
         _write(shelf(models), checkpoints, writer, progress)
         mark = {"inputs": inputs, "pages": writer.pages, "largest": writer.largest}
         writer.text(MARK, json.dumps(mark) + "\n")
-        if out.exists():
-            out.rename(scratch / "old")
-        new.rename(out)
+        _swap(new, out, scratch / "old")
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise SiteError("cannot write the site", where=f"{out}", found=why, fix="choose another --out") from error
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
     return _summary(models, out, writer.pages, writer.largest, written=True)
+
+
+def _swap(new: Path, out: Path, old: Path) -> None:
+    """`new` in the place of `out`; if that fails half-way, what stood there comes back."""
+    try:
+        if out.exists():
+            out.rename(old)
+        new.rename(out)
+    except BaseException:
+        if old.exists() and not out.exists():
+            old.rename(out)
+        raise
 
 
 def fingerprint(models: Sequence[ModelPage], checkpoints: Sequence[CheckpointRecord]) -> str:
     """sha256 over all that a site's bytes depend on: its inputs, and the code, templates and styles of this room."""
-    digest = hashlib.sha256(dump_json([*models, *checkpoints]).encode())
+    digest = hashlib.sha256(dump_json([*map(_as_shown, models), *checkpoints]).encode())
     digest.update(metadata.version("openmodelatlas").encode())
     for room in ("site", "records"):
         root = Path(str(files(f"openmodelatlas.{room}")))
@@ -87,6 +103,19 @@ def fingerprint(models: Sequence[ModelPage], checkpoints: Sequence[CheckpointRec
             digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _as_shown(page: ModelPage) -> ModelPage:
+    """Without what no page shows and the next run may find otherwise: by which route a text came, or why none did."""
+
+    def plain(report: PinReport) -> PinReport:
+        return replace(report, via=None, detail="")
+
+    def bare(node: Node) -> Node:
+        claims = (replace(c, pin=plain(c.pin), also=tuple(map(plain, c.also))) for c in node.claims)
+        return replace(node, claims=tuple(claims))
+
+    return replace(page, graph=replace(page.graph, nodes=tuple(map(bare, page.graph.nodes))))
 
 
 def _standing(out: Path, inputs: str) -> Any:
