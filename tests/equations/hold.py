@@ -17,10 +17,12 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Captured:
-    """One call of one module: every tensor by port, before and after."""
+    """One call of one module: every tensor by port, before and after, its parameters and its constants."""
 
     path: str
-    module: nn.Module
+    op: str
+    weights: dict[str, Tensor]
+    constants: dict[str, Any]
     inputs: dict[str, Tensor]
     outputs: dict[str, Tensor]
 
@@ -50,7 +52,9 @@ def capture(model: nn.Module, *args: Any) -> list[Captured]:
         def hook(module: nn.Module, _given: Any, result: Any) -> None:
             name = "out" if isinstance(result, Tensor) else ""
             outputs = {p: t.clone() for p, t in ports(name, result)}
-            found.append(Captured(path, module, before.pop(path), outputs))
+            weights = {n: p.detach().clone() for n, p in module.named_parameters()}
+            op = type(module).__name__
+            found.append(Captured(path, op, weights, numbers(module), before.pop(path), outputs))
 
         return hook
 
@@ -97,14 +101,13 @@ class Held:
 
 def hold(call: Captured) -> Held:
     """Hold one call against its statement."""
-    op = type(call.module).__name__
-    statement = STATEMENTS[op]
+    op, statement = call.op, STATEMENTS[call.op]
     given = {name: numpy(t) for name, t in call.inputs.items()}
-    weights = {name: numpy(t.detach()) for name, t in call.module.named_parameters()}
+    weights = {name: numpy(t) for name, t in call.weights.items()}
     dtype = expected_dtype(statement, call)
     inner = next((t.dtype for t in call.inputs.values() if t.is_floating_point()), dtype)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        made = statement.compute(given, weights, numbers(call.module), lambda v: rounded(v, inner))
+        made = statement.compute(given, weights, call.constants, lambda v: rounded(v, inner))
     if not isinstance(made, dict):
         made = {"out": made}
     if set(made) != set(call.outputs):
@@ -125,7 +128,7 @@ def expected_dtype(statement: Statement, call: Captured) -> torch.dtype:
     if statement.dtype.startswith("="):
         name = statement.dtype[1:]
         given = call.inputs.get(name)
-        return call.module.get_parameter(name).dtype if given is None else given.dtype
+        return call.weights[name].dtype if given is None else given.dtype
     given = call.inputs.get("x")
     return torch.float64 if given is not None and given.dtype == torch.float64 else torch.float32
 

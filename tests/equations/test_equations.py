@@ -14,6 +14,7 @@ from openmodelatlas.trace import docs
 from .hold import Captured, Held, capture, hold
 from .statements import STATEMENTS
 from .twins import cache, filled, steps, twin, whole
+from .unusual import unusual
 from .whole import logits
 
 EPSILONS = 8.0
@@ -35,11 +36,12 @@ def calls(name: str, dtype: torch.dtype, *, fused: bool = False) -> list[Capture
             block.attention.attend = FusedAttend()  # type: ignore[union-attr]
     near, far = whole(), whole(start=131000)
     empty = cache(variant, 2, 16, dtype)
-    empty.positions[:, :12] = near.positions
+    empty.positions[:, 3:15] = near.positions
     return [
+        *unusual(dtype),
         *capture(model, near.tokens, near.positions),
         *capture(model, far.tokens, far.positions),
-        *capture(model, near.tokens, near.positions, empty._replace(slots=torch.arange(12))),
+        *capture(model, near.tokens, near.positions, empty._replace(slots=torch.arange(3, 15))),
     ]
 
 

@@ -18,7 +18,7 @@ from openmodelatlas.verify import parity, parity_run
 
 TITLE = "computes as its reference's model, but for the nodes that are named"
 TIER: Tier = parity_run.TINY
-POSITIONS = 600
+POSITIONS = 192
 SAME, APART = "scores, largest difference, with the named nodes swapped", "the same without the swap of"
 
 

@@ -1,0 +1,1 @@
+"""Wrong versions of the definition, the numbers, the equations and the pins, and the checks that must notice each."""
