@@ -50,6 +50,12 @@ def test_pips_own_words_are_passed_on(cache: Path) -> None:
     assert leftovers(cache) == []
 
 
+def test_a_fault_inside_pip_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("ERROR: Exception:\nTraceback (most recent call last):\n  ...\nOSError: No space left on device\n")
+    assert wheels._last_error(log) == "OSError: No space left on device"
+
+
 def test_a_missing_pip_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     monkeypatch.setattr("shutil.which", lambda _name: None)

@@ -131,6 +131,16 @@ def test_the_same_seed_draws_the_same_tokens(model: torch.nn.Module) -> None:
     assert drawn(1) == drawn(1)
     assert drawn(1) != drawn(2)
     assert drawn(1, 1e-6) == list(generate(model, [5, 6, 7], max_tokens=25))
+    assert drawn(1, 5e-324) == drawn(1, 1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_scores_that_are_no_numbers_end_the_run(model: torch.nn.Module, temperature: float) -> None:
+    spoilt = copy.deepcopy(model)
+    with torch.no_grad():
+        spoilt.norm.weight[3] = torch.nan
+    with pytest.raises(CheckpointError, match="scores of the next token are not finite; `oma verify`"):
+        list(generate(spoilt, [5, 6, 7], max_tokens=3, temperature=temperature))
 
 
 @pytest.mark.parametrize(

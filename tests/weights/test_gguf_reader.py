@@ -87,6 +87,11 @@ def test_version_2_and_other_alignments(write: Write) -> None:
 def test_bytes_that_belong_to_nothing_are_seen(write: Write) -> None:
     with open_gguf(write(File(tensors=[ONE]).bytes() + b"x" * 1000)) as file:
         assert file.accounted_bytes < file.header.file_bytes
+    whole = File(tensors=[ONE]).bytes()
+    whole += b"\0" * (-len(whole) % 32)
+    for trailing, extra in ((b"", 0), (b"xx", 2)):  # less than a step, and yet beyond the last aligned byte
+        with open_gguf(write(whole + trailing)) as file:
+            assert file.header.file_bytes - file.accounted_bytes == extra
     far = File(tensors=[ONE, Tensor("b", (1, 32), b"\0" * 128, offset=1024)]).bytes() + b"\0" * 2000
     with open_gguf(write(far)) as file:
         assert file.accounted_bytes < file.header.file_bytes

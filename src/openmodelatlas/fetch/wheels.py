@@ -110,7 +110,8 @@ def _bytes_in(path: Path) -> int:
 
 def _last_error(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR")]
+    # A fault inside pip is headed `ERROR: Exception:`; what it was stands last.
+    errors = [line for line in lines if line.startswith("ERROR") and line != "ERROR: Exception:"]
     return ((errors or lines or ["pip said nothing"])[-1])[:300]
 
 

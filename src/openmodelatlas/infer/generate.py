@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from openmodelatlas.errors import InputError
+from openmodelatlas.errors import CheckpointError, InputError
 from openmodelatlas.infer.cache import Session
 
 CHUNK = 512  # prompt positions a call: bounds the T × S scores of a long prompt
@@ -26,7 +26,8 @@ def generate(
     (every token yielded has a position in it).
 
     Temperature 0 takes the likeliest token; above it tokens are drawn with `seed`, the same ones for the same seed on
-    the same machine. InputError, at the first `next`, for what cannot be run."""
+    the same machine. InputError, at the first `next`, for what cannot be run; CheckpointError where the model's scores
+    are no numbers."""
     config: Any = model.config
     check_prompt(prompt, config.max_position_embeddings, config.vocab_size)
     if max_tokens < 0:
@@ -69,8 +70,13 @@ def _read_prompt(session: Session, tokens: Tensor, chunk: int) -> Tensor:
 
 
 def _choose(logits: Tensor, temperature: float, drawn: torch.Generator) -> int:
+    if not logits.isfinite().all():
+        raise CheckpointError(
+            "the scores of the next token are not finite", fix="`oma verify` finds weights that are no numbers"
+        )
     if temperature == 0.0:
         return int(logits.argmax())
     # On the CPU, so that a seed means the same on every device.
-    weights = (logits.cpu().double() / temperature).softmax(-1)
+    scores = logits.cpu().double()
+    weights = ((scores - scores.max()) / temperature).softmax(-1)  # the best is 0: no temperature makes it infinite
     return int(torch.multinomial(weights, 1, generator=drawn))

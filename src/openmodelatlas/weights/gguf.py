@@ -341,10 +341,10 @@ def _tensors(cursor: _Cursor, count: int, alignment: int) -> tuple[tuple[StoredT
                 expected=f"byte {end} or later",
                 found=tensor.offset,
             )
-        # What stands between two tensors is padding only if it is less than one alignment step.
-        used += tensor.bytes + min(tensor.offset - end, alignment - 1)
+        # Padding goes up to the next aligned byte; what stands beyond it belongs to nothing.
+        used += tensor.bytes + min(tensor.offset - end, -end % alignment)
         end, before = tensor.offset + tensor.bytes, tensor.name
-    return tuple(tensors), used + min(cursor.size - end, alignment - 1)
+    return tuple(tensors), used + min(cursor.size - end, -end % alignment)
 
 
 def _tensor(cursor: _Cursor, number: int) -> StoredTensor:
