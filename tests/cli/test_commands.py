@@ -9,7 +9,9 @@ import pytest
 
 from openmodelatlas import atlas, maps
 from openmodelatlas.cli.main import main
+from openmodelatlas.cli.render_map import region_text
 from openmodelatlas.fetch import cache
+from openmodelatlas.records.graph import Region
 
 
 def oma(*arguments: str) -> int:
@@ -81,6 +83,16 @@ def test_show_json_holds_what_the_second_page_holds(capsys: pytest.CaptureFixtur
         ("block-residuals", "contextual"),
         ("model", "contextual"),
     ]
+
+
+def test_independent_is_said_of_more_than_one() -> None:
+    def words(count: int, *, independent: bool) -> str:
+        made = Region(name="b", count=count, indices=tuple(range(count)), independent=independent, subtree="0" * 64)
+        return region_text(made)
+
+    assert words(3, independent=True) == "3 independent blocks, proven identical"
+    assert words(3, independent=False) == "3 blocks, proven identical"
+    assert words(1, independent=True) == "one block"
 
 
 def test_diff(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,8 +178,8 @@ def test_a_terminal_that_knows_few_characters_loses_nothing() -> None:
     assert (code, err) == (0, "")
     assert out.isascii()
     assert json.loads(out) == json.loads(started("list", "--json")[1])
-    code, out, err = started("show", "llama-3-8b", "block.attention_add", env=ASCII)
-    assert (code, err) == (0, "")
+    code, out, _ = started("show", "llama-3-8b", "block.attention_add", env=ASCII)
+    assert code == 0
     assert "\\u0394_attn" in out
 
 

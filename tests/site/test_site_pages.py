@@ -187,6 +187,15 @@ def test_text_is_borrowed_where_another_place_has_it(tmp_path: Path) -> None:
     assert "same text at model.py 242–254 in llama-models==0.3.0" in page.text
     assert "which has the same text" in page.text
     assert line(242) in page.excerpts[0]
+    page = read(out / "llama-3-8b" / "block--out.html")  # one of its claims has its text there, one has not
+    assert line(242) in page.excerpts[0]
+    for words in ("249–257 omitted", "258–269 not at hand here", "298–302 not at hand here"):
+        assert f"… lines {words} …" in page.text
+    assert "The whole pinned text is not at hand here; see it in its repository" in page.text
+
+
+def test_costs_of_a_block_are_said_of_each(site: Path) -> None:
+    assert "436,207,616 · B · T in each of 32 blocks" in read(site / "llama-3-8b" / "block.html").text
 
 
 def test_two_builds_are_the_same_bytes(site: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from openmodelatlas.cli.main import main
 from openmodelatlas.errors import FetchError, UsageError
 from openmodelatlas.records.graph import Region
 from openmodelatlas.site import assets
+from openmodelatlas.site.maths import in_rows
 from openmodelatlas.site.metrics import text_width
 from openmodelatlas.site.symbols import pieces, symbol_svg
 from openmodelatlas.site.words import compact, file_of, flops_words, lines_words, region_words, size_words
@@ -34,6 +35,15 @@ def test_numbers() -> None:
     assert flops_words("16384*B*S*T + 436207616*B*T") == "16,384 · B · S · T + 436,207,616 · B · T"
     assert lines_words(5, 5) == "5"
     assert size_words(131_072) == "128.0 KiB"
+
+
+def test_statements_side_by_side_stand_in_rows() -> None:
+    r"""Only a gap of the formula itself parts them, not one within braces, an environment or brackets."""
+    one = r"a = \begin{cases} b & \quad c \\ d \end{cases} + {e \quad f} + \left( g \quad h \right)"
+    assert in_rows(one) == one
+    assert in_rows(rf"{one} \qquad \lambda = 1 \quad \alpha = \{{2") == (
+        rf"\begin{{gathered}}{one} \\[4pt] \lambda = 1 \\[4pt] \alpha = \{{2\end{{gathered}}"
+    )
 
 
 def test_file_names_have_no_colon() -> None:

@@ -26,9 +26,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line, read from the modules of `commands`."""
-    top = Parser(
-        prog="oma", description="Open Model Atlas: maps of open language models, derived from code that runs."
-    )
+    top = Parser(prog="oma", description="Open Model Atlas: maps of open language models, derived from code that runs.")
     top.add_argument("--version", action="store_true", help="print the version and exit")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND")
     for module in pkgutil.iter_modules(commands.__path__):

@@ -54,6 +54,8 @@ def node(graph: Graph, model: Model, found: Resolved, sizes: Sizes) -> str:
 
 def region_text(region: Region) -> str:
     """`32 independent transformer blocks`, in the words that the proof allows."""
+    if region.count == 1:
+        return "one block"
     independent = "independent " if region.independent else ""
     return f"{region.count} {independent}blocks, proven identical"
 

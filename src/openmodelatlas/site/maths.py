@@ -48,8 +48,28 @@ class Maths:
             name = escape(names.get(match["light"], ""))
             return f'<span tabindex="0" role="button" aria-label="{name}" {match["rest"]}'
 
-        shown = self.html(tex, display=True).replace('class="katex-html" aria-hidden="true"', 'class="katex-html"')
+        shown = self.html(in_rows(tex), display=True)
+        shown = shown.replace('class="katex-html" aria-hidden="true"', 'class="katex-html"')
         return _LIGHT.sub(mark, shown)
 
 
+def in_rows(tex: str) -> str:
+    r"""Statements that stand side by side, parted by `\quad` or `\qquad`, one under another: a page is narrow."""
+    parts, depth, start = [], 0, 0
+    for token in _DEPTH.finditer(tex):
+        if token["open"]:
+            depth += 1
+        elif token["close"]:
+            depth -= 1
+        elif depth == 0 and token["gap"]:
+            parts.append(tex[start : token.start()])
+            start = token.end()
+    parts.append(tex[start:])
+    rows = [part.strip() for part in parts if part.strip()]
+    if len(rows) < 2:
+        return tex
+    return r"\begin{gathered}" + r" \\[4pt] ".join(rows) + r"\end{gathered}"
+
+
+_DEPTH = re.compile(r"\\[{}]|(?P<open>\{|\\begin\b|\\left\b)|(?P<close>\}|\\end\b|\\right\b)|(?P<gap>\\q?quad\b)")
 _LIGHT = re.compile(r'<span (?P<rest>(?:class="enclosing" )?data-light="(?P<light>[^"]*)")')

@@ -16,10 +16,10 @@ ATTENTION, FEED = (10.0, 90.0), (102.0, 150.0)
 
 KEY = (
     "Left, the stack: one line a block, all models to one scale; its width grows with the root of the model's width. "
-    "The dark slabs are the token embedding (below) and the output matrix (above); a dashed link means that they are "
-    "one matrix. Right, one block beside its residual stream: a column of dots is one key/value head (dark) with the "
-    "query heads that share it; the band widens from the model's width to the feed-forward's and back. A red wave "
-    "means that rotary frequencies are rescaled."
+    "The amber slabs are the token embedding (below) and the output matrix (above); a dashed link means that they are "
+    "one matrix. Right, one block beside its residual stream: a column of dots is one key/value head (the last "
+    "dot) with the query heads that share it; the band widens from the model's width to the feed-forward's and back. "
+    "A red wave means that rotary frequencies are rescaled."
 )
 
 
@@ -76,7 +76,7 @@ def _loops() -> str:
 
 def _heads(graph: Graph) -> str:
     columns, group = graph.axes["K"], graph.axes["H"] // graph.axes["K"]
-    pitch = min(8.5, 92 / columns, 64 / (group + 1))
+    pitch = min(8.5, 84 / columns, 64 / (group + 1))
     left = LEFT + 14 + pitch / 2
     top = (ATTENTION[0] + ATTENTION[1]) / 2 - group * pitch / 2
     dots = [(left + c * pitch, top + r * pitch) for c in range(columns) for r in range(group)]
@@ -96,7 +96,7 @@ def _heads(graph: Graph) -> str:
 
 def _rope(graph: Graph) -> str:
     columns, group = graph.axes["K"], graph.axes["H"] // graph.axes["K"]
-    pitch = min(8.5, 92 / columns, 64 / (group + 1))
+    pitch = min(8.5, 84 / columns, 64 / (group + 1))
     x = LEFT + 14 + pitch * 1.5 / 2 + columns * pitch + 4
     y = (ATTENTION[0] + ATTENTION[1]) / 2 + (16 if not _rescaled(graph) else 9)
     wave = f'<path class="wave{" scaled" if _rescaled(graph) else ""}" d="M{x:.1f} {y:g}q3 -6 6 0t6 0t6 0"/>'

@@ -13,10 +13,11 @@ SHORT = 12
 
 @dataclass(frozen=True)
 class Segment:
-    """Lines of an excerpt; without text they are lines left out."""
+    """Lines of an excerpt. Without text they are lines left out or, if `pinned`, lines that are not at hand."""
 
     lines: str
     text: str | None
+    pinned: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,15 +130,15 @@ def _text_of(claim: NodeClaim) -> tuple[tuple[str, ...], str]:
     return (), ""
 
 
-def _segments(ends: Iterable[tuple[int, int]], texts: tuple[str, ...]) -> tuple[Segment, ...]:
-    if not texts:
+def _segments(ends: Iterable[tuple[int, int]], texts: tuple[str | None, ...]) -> tuple[Segment, ...]:
+    if not any(text is not None for text in texts):
         return ()
     out: list[Segment] = []
     previous: int | None = None
     for (first, last), text in zip(ends, texts, strict=True):
         if previous is not None and first > previous + 1:
             out.append(Segment(lines_words(previous + 1, first - 1), None))
-        out.append(Segment(lines_words(first, last), text))
+        out.append(Segment(lines_words(first, last), text, pinned=True))
         previous = last
     return tuple(out)
 
@@ -157,11 +158,9 @@ def _elsewhere(report: PinReport) -> Elsewhere:
 def _code(pin: CodePin, claims: Iterable[NodeClaim]) -> Code:
     known = _known_lines(pin, claims)
     texts = tuple(
-        "\n".join(known[n] for n in range(first, last + 1))
+        "\n".join(known[n] for n in range(first, last + 1)) if all(n in known for n in range(first, last + 1)) else None
         for first, last in pin.lines
-        if all(n in known for n in range(first, last + 1))
     )
-    whole = len(texts) == len(pin.lines)
     git = len(pin.revision) == 40
     place = f"{pin.repo} @ {pin.revision[:SHORT]}" if git else f"{pin.repo}=={pin.revision}"
     return Code(
@@ -169,8 +168,8 @@ def _code(pin: CodePin, claims: Iterable[NodeClaim]) -> Code:
         place=place,
         url=pin.url,
         state=pin.state,
-        segments=_segments(pin.lines, texts) if whole else (),
-        found=whole,
+        segments=_segments(pin.lines, texts),
+        found=None not in texts,
     )
 
 

@@ -93,6 +93,7 @@ class Viewer:
         """The view of a node or tensor."""
         tensor = node.kind == "tensor"
         port = (node.outputs + node.inputs)[0] if tensor else None
+        region = node.region
         flops = "" if tensor or node.flops == "0" else flops_words(node.flops)
         return View(
             id=node.id,
@@ -113,7 +114,7 @@ class Viewer:
             constants=tuple(constants(node)),
             dtype_note=_sentence(node.dtype_note),
             flops=flops,
-            flops_total=f"× {node.region.count} blocks" if flops and node.region and node.region.count > 1 else "",
+            flops_total=f"in each of {region.count} blocks" if flops and region and region.count > 1 else "",
             code=code(node),
             sources=sources(node),
             proofs=proofs(node),
