@@ -11,7 +11,15 @@ from openmodelatlas.models import find as find_variant
 from openmodelatlas.records.evidence import Claim, Pin, Place, Range
 from openmodelatlas.records.verification import VerificationRecord
 from openmodelatlas.trace.locate import Located, LocatedNode, locate
-from openmodelatlas.verify.checks import absent, computes_as, executed, independent, located, located_package
+from openmodelatlas.verify.checks import (
+    absent,
+    computes_as,
+    executed,
+    executed_sizes,
+    independent,
+    located,
+    located_package,
+)
 from openmodelatlas.verify.located import judge
 
 SAMPLE = Path(__file__).parent.parent / "trace" / "sample_reference.py"
@@ -142,6 +150,17 @@ def test_another_factor_is_run_patched_and_shown_as_a_conflict() -> None:
     assert "CONFLICT" in record.detail
     assert "scaled-rope" not in record.claims
     assert any("scale_factor = 32" in shim for shim in record.references[0].shims)
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_listed_numbers_build_our_shapes() -> None:
+    record = run(executed_sizes, "llama-3.2-1b")
+    assert {"configuration-llama-3.2-1b", "feed-forward-width"} == set(record.claims)
+    assert values(record, "")["parameters held against the reference's"] == 147
+    other = find.model("llama-3.2-3b").configuration
+    wrong = dataclasses.replace(find.model("llama-3.2-1b"), configuration=other)
+    assert executed_sizes.run(wrong, silent).outcome == "failed"
 
 
 def test_computes_as_but_for_the_named_nodes() -> None:

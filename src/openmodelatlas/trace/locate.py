@@ -61,8 +61,10 @@ class Located:
 
 
 def locate(variant: Variant, reference: Path, replace: Mapping[str, str] | None = None) -> Located:
-    """Every node's lines in the file; `replace` has lines of it (stripped) to be read as others. UsageError for a file that is no such reference, or that computes other scores
-    than the variant."""
+    """Every node's lines in the file; `replace` has lines of it (stripped) to be read as others.
+
+    UsageError for a file that is no such reference, or that computes other scores than the variant.
+    """
     answer = ask({"model": variant.name, "reference": str(reference), "replace": dict(replace or {})})
     blocks = _block_names(variant)
     absent = tuple(dict.fromkeys(node_id(path, blocks) for path in answer["missing"]))
@@ -103,12 +105,20 @@ class Called:
 
 
 def call(
-    reference: Path, calls: Sequence[tuple[str, Sequence[Any]]], replace: Mapping[str, str] | None = None
+    reference: Path,
+    calls: Sequence[tuple[str, Sequence[Any] | Mapping[str, Any]]],
+    replace: Mapping[str, str] | None = None,
+    *,
+    device: str = "cpu",
 ) -> Called:
-    """Call functions of a reference by name, in a process of its own. An argument `{"result": n}` is call n's result,
+    """Call functions of a reference by name, in a process of its own. A class is a function, too: a module that it
+    builds is answered as its parameters' shapes. An argument `{"result": n}` is call n's result,
     `{"float32": [...]}` a tensor; `replace` has lines of the file (stripped) to be read as others."""
-    wanted = [{"function": name, "args": list(args)} for name, args in calls]
-    answer = ask({"reference": str(reference), "replace": dict(replace or {}), "calls": wanted})
+    wanted = [
+        {"function": name, "args": dict(args) if isinstance(args, Mapping) else list(args)} for name, args in calls
+    ]
+    request = {"reference": str(reference), "replace": dict(replace or {}), "calls": wanted, "device": device}
+    answer = ask(request)
     return Called(tuple(answer["results"]), answer["sha256"], tuple(answer["shims"]))
 
 

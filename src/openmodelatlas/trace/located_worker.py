@@ -43,23 +43,38 @@ def main(request: Path, result: Path) -> None:
     torch.set_num_threads(1)
     path = Path(asked["reference"])
     try:
-        answer = call(path, asked["replace"], asked["calls"]) if "calls" in asked else locate(asked["model"], path, asked["replace"])
+        if "calls" in asked:
+            with torch.device(asked["device"]):
+                answer = call(path, asked["replace"], asked["calls"])
+        else:
+            answer = locate(asked["model"], path, asked["replace"])
     except AtlasError as error:
         answer = {"error": {k: v if v is None else str(v) for k, v in vars(error).items()}}
     torch.save(answer, result)
 
 
 def call(path: Path, replace: dict[str, str], calls: list[dict[str, Any]]) -> dict[str, Any]:
-    """The results of functions of the file; an argument `{"result": n}` is what call n gave."""
+    """The results of functions of the file; an argument `{"result": n}` is what call n gave. Arguments by name are a
+    dict. A module that is built is answered as its parameters' shapes, any other object as nothing."""
     module, shims = load(path, replace)
     results: list[Any] = []
     for wanted in calls:
         function = getattr(module, wanted["function"], None)
         if function is None:
             raise UsageError("the file has no such function", where=str(path), found=wanted["function"])
-        args = [_argument(a, results) for a in wanted["args"]]
-        results.append(function(*args))
-    return {"sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "shims": list(shims), "results": results}
+        given = wanted["args"]
+        if isinstance(given, dict):
+            results.append(function(**given))
+        else:
+            results.append(function(*(_argument(a, results) for a in given)))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return {"sha256": digest, "shims": list(shims), "results": [_answer(r) for r in results]}
+
+
+def _answer(result: Any) -> Any:
+    if isinstance(result, nn.Module):
+        return {name: list(p.shape) for name, p in result.named_parameters()}
+    return result if isinstance(result, (Tensor, int, float, str, list, tuple)) else None
 
 
 def _argument(value: Any, results: list[Any]) -> Any:
