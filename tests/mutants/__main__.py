@@ -51,17 +51,16 @@ def main() -> int:
         keys = {m.key for m in random.Random(0).sample(everything, args.sample)}
         chosen = [m for m in made(keys) if m.key in keys]
     found = []
+    if args.sample is None:
+        from mutants import pins
+
+        found, absent = pins.results()
+        for name in absent:
+            print(f"pins not tried, their file is not at hand: {name}")
     for result in run.run(chosen, fixed, args.jobs, progress):
         found.append(result)
         if args.verbose:
             print(f"{result.check or 'SURVIVED':<12} {result.key}  {result.said}")
-    if args.sample is None:
-        from mutants import pins
-
-        more, absent = pins.results()
-        found += more
-        for name in absent:
-            print(f"pins not tried, their file is not at hand: {name}")
     return report(found, listed, time.monotonic() - began, least=0.0 if args.sample else LEAST)
 
 

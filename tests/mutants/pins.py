@@ -82,14 +82,14 @@ def misplaced(claims: list[Claim]) -> Iterator[Result]:
     except FetchError:
         return
     lines = {n.node: {*n.lines, *n.called} for n in located.nodes}
-    at = {c: next((p for p in (c.pin, *c.also) if p.place.blob == place.blob), None) for c in claims if c.direct}
-    pinned = {c: pin for c, pin in at.items() if pin}
-    for i, (claim, pin) in enumerate(pinned.items()):
-        others = list(pinned.items())[i + 1 :] + list(pinned.items())[:i]
-        other = next((c, p) for c, p in others if not any(inside(p, {n}) for n in all_lines(pin)))
-        for node in claim.direct:
-            wrong = not inside(other[1], lines[node])
-            key = f"{node} under {other[0].id}, not {claim.id}"
+    pinned = [(c, pin) for c in claims if c.direct for pin in (c.pin, *c.also) if pin.place.blob == place.blob]
+    pinned = [row for i, row in enumerate(pinned) if row[0].id not in {c.id for c, _ in pinned[:i]}]
+    for i, (claim, pin) in enumerate(pinned):
+        own = set(all_lines(pin))
+        other, lines_there = next((c, p) for c, p in pinned[i + 1 :] + pinned[:i] if not own & set(all_lines(p)))
+        for node in sorted(set(claim.direct) - set(other.direct)):
+            wrong = not inside(lines_there, lines[node])
+            key = f"{node} under {other.id}, not {claim.id}"
             yield Result(key, "pin", "located" if wrong else SURVIVED, f"at {sorted(lines[node])}")
 
 
