@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from openmodelatlas.atlas import AtlasModel as AtlasModel
+    from openmodelatlas.atlas import derive as derive
+    from openmodelatlas.atlas import diff as diff
     from openmodelatlas.atlas import load as load
     from openmodelatlas.trace.capture import summaries as capture
-    from openmodelatlas.trace.derive import derive as derive
-    from openmodelatlas.trace.diff import diff as diff
     from openmodelatlas.verify.checkpoint import verify as verify
 
 _PUBLIC = {
     "load": ("atlas", "load"),
     "AtlasModel": ("atlas", "AtlasModel"),
-    "derive": ("trace.derive", "derive"),
-    "diff": ("trace.diff", "diff"),
+    "derive": ("atlas", "derive"),
+    "diff": ("atlas", "diff"),
     "capture": ("trace.capture", "summaries"),
     "verify": ("verify.checkpoint", "verify"),
 }

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from openmodelatlas.models.variant import Variant
+    from openmodelatlas.records.diff import GraphDiff
+
 
 @dataclass(frozen=True)
 class AtlasModel:
@@ -46,3 +49,26 @@ class AtlasModel:
 def load(name: str) -> AtlasModel:
     """The catalogue model of that name; UnknownName lists the nearest."""
     return AtlasModel(find.model(name).id)
+
+
+def derive(of: "str | AtlasModel | Variant") -> Graph:
+    """The map, derived anew (not from the cache): of a catalogue model, or of a variant that no catalogue has."""
+    from openmodelatlas import models
+    from openmodelatlas.trace.derive import derive
+
+    if isinstance(of, str):
+        of = load(of)
+    return derive(models.find(find.model(of.name).variant) if isinstance(of, AtlasModel) else of)
+
+
+def diff(left: str | AtlasModel | Graph, right: str | AtlasModel | Graph) -> "GraphDiff":
+    """Two maps held against each other, node by node; each is given by its model's name, the model, or the map."""
+    from openmodelatlas.trace.diff import diff
+
+    return diff(_graph(left), _graph(right))
+
+
+def _graph(of: str | AtlasModel | Graph) -> Graph:
+    if isinstance(of, str):
+        of = load(of)
+    return of.graph if isinstance(of, AtlasModel) else of

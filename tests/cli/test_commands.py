@@ -7,9 +7,11 @@ import sys
 
 import pytest
 
-from openmodelatlas import atlas, maps
+import openmodelatlas
+from openmodelatlas import atlas, maps, models
 from openmodelatlas.cli.main import main
 from openmodelatlas.cli.render_map import region_text
+from openmodelatlas.errors import UnknownName
 from openmodelatlas.fetch import cache
 from openmodelatlas.records.graph import Region
 
@@ -251,3 +253,15 @@ def test_library() -> None:
     built = model.build()
     assert sum(p.numel() for p in built.parameters()) == model.graph.counts.total
     assert next(built.parameters()).device.type == "meta"
+
+
+def test_library_functions_take_a_name_a_model_or_a_map() -> None:
+    left, right = atlas.load("smollm2-135m"), atlas.load("smollm2-360m")
+    found = openmodelatlas.diff("smollm2-135m", "smollm2-360m")
+    assert found == openmodelatlas.diff(left, right) == openmodelatlas.diff(left.graph, "smollm2-360m")
+    assert found.left == "smollm2-135m"
+    assert openmodelatlas.derive("smollm2-135m") == left.graph
+    assert openmodelatlas.derive(left) == openmodelatlas.derive(models.find("smollm2-135m")) == left.graph
+    for call in (openmodelatlas.load, openmodelatlas.derive, lambda name: openmodelatlas.diff(name, name)):
+        with pytest.raises(UnknownName, match="unknown model: 'nope'"):
+            call("nope")

@@ -191,7 +191,7 @@ def test_text_is_borrowed_where_another_place_has_it(tmp_path: Path) -> None:
     assert line(242) in page.excerpts[0]
     for words in ("249–257 omitted", "258–269 not at hand here", "298–302 not at hand here"):
         assert f"… lines {words} …" in page.text
-    assert "The whole pinned text is not at hand here; see it in its repository" in page.text
+    assert "Not all of the pinned text is at hand here; see it in its repository" in page.text
 
 
 def test_costs_of_a_block_are_said_of_each(site: Path) -> None:

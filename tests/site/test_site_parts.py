@@ -42,7 +42,7 @@ def test_statements_side_by_side_stand_in_rows() -> None:
     one = r"a = \begin{cases} b & \quad c \\ d \end{cases} + {e \quad f} + \left( g \quad h \right)"
     assert in_rows(one) == one
     assert in_rows(rf"{one} \qquad \lambda = 1 \quad \alpha = \{{2") == (
-        rf"\begin{{gathered}}{one} \\[4pt] \lambda = 1 \\[4pt] \alpha = \{{2\end{{gathered}}"
+        rf"\begin{{gathered}}{one} \\[10pt] \lambda = 1 \\[10pt] \alpha = \{{2\end{{gathered}}"
     )
 
 

@@ -68,7 +68,7 @@ def in_rows(tex: str) -> str:
     rows = [part.strip() for part in parts if part.strip()]
     if len(rows) < 2:
         return tex
-    return r"\begin{gathered}" + r" \\[4pt] ".join(rows) + r"\end{gathered}"
+    return r"\begin{gathered}" + r" \\[10pt] ".join(rows) + r"\end{gathered}"
 
 
 _DEPTH = re.compile(r"\\[{}]|(?P<open>\{|\\begin\b|\\left\b)|(?P<close>\}|\\end\b|\\right\b)|(?P<gap>\\q?quad\b)")
