@@ -8,7 +8,10 @@ import tiny
 import torch
 from gguf_writer import File
 
+from openmodelatlas.infer.steady import steady
+
 torch.set_num_threads(min(2, torch.get_num_threads()))
+steady()
 
 DEMO = "smollm2-135m-instruct"
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from openmodelatlas.errors import CheckpointError
+from openmodelatlas.infer.steady import steady
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Header, Ledger
 from openmodelatlas.text.tokenizer import Tokenizer, from_gguf
@@ -43,6 +44,7 @@ def load_checkpoint(
     `progress(what, done, total)` is called in bytes as tensors are read.
 
     NotACheckpoint for what is none; CheckpointError for one that holds anything else than its model must."""
+    steady()
     with open_gguf(path) as file:
         if variant is None:
             identity = identify(file.header)

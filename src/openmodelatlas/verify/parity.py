@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from openmodelatlas import models
+from openmodelatlas.infer.steady import one_thread
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.parts.cache import BlockCache, Cache
 from openmodelatlas.parts.linear import TiedUnembed
 from openmodelatlas.records.verification import Measurement
 from openmodelatlas.trace.run import leaves
 from openmodelatlas.verify.references.exchange import Case, Past, Request, Values, past
-from openmodelatlas.verify.references.steady import one_thread
 from openmodelatlas.weights import steps
 from openmodelatlas.weights.naming import INDEX, Scheme, fill, name_table
 

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import torch
 
 from openmodelatlas.fetch.progress import Progress
+from openmodelatlas.infer.steady import one_thread
 from openmodelatlas.parts.rope import RotaryTable
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.verification import Measurement, VerificationRecord
 from openmodelatlas.verify import parity
 from openmodelatlas.verify import parity_run as run_
 from openmodelatlas.verify.references.exchange import Case, Values
-from openmodelatlas.verify.references.steady import one_thread
 
 TITLE = "in bfloat16, each node rounds as in Meta's code"
 TIER = run_.TINY

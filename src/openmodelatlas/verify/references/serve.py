@@ -16,8 +16,8 @@ def main(adapter: str) -> int:
     """Serve until the input ends. What the reference prints goes to stderr, so that replies stay alone on stdout."""
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    from openmodelatlas.infer.steady import one_thread
     from openmodelatlas.verify.references.exchange import load, save
-    from openmodelatlas.verify.references.steady import one_thread
 
     module = importlib.import_module(f"openmodelatlas.verify.references.{adapter}")
     for line in sys.stdin:
