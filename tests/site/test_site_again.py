@@ -8,7 +8,8 @@ import pytest
 
 from openmodelatlas import maps
 from openmodelatlas.catalog import checkpoints
-from openmodelatlas.errors import SiteError
+from openmodelatlas.cli.main import main
+from openmodelatlas.errors import SiteError, UsageError
 from openmodelatlas.site.build import build
 
 
@@ -53,10 +54,22 @@ def test_the_route_of_a_text_is_no_change(tmp_path: Path) -> None:
 
 def test_where_nothing_can_be_written_nothing_is(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(SiteError, match=r"cannot write the site: .*/file/site; found Not a directory|File exists"):
-        build([made_site.page("llama-3-8b")], [], tmp_path / "file" / "site")
+    with pytest.raises(UsageError, match=r"a file stands where a folder must be: .*/file; choose another --out"):
+        build([made_site.page("llama-3-8b")], [], tmp_path / "file" / "deep" / "site")
     assert (tmp_path / "file").read_text() == "mine"
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+@pytest.mark.parametrize("out", ["letter", "letter/site", "full"])
+def test_a_place_that_cannot_be_taken_is_refused_before_any_work(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "letter").write_text("dear")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").touch()
+    monkeypatch.setattr(maps, "annotated", lambda *_, **__: pytest.fail("work was done"))
+    assert main(["site", "--offline", "--out", str(tmp_path / out)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize("failing", ["old", "new"])

@@ -55,7 +55,7 @@ def build(
     """Build the site of these models into `out`. On any error `out` stays as it was."""
     if not models:
         raise UsageError("a site needs at least one model")
-    _may_replace(out)
+    may_replace(out)
     source = assets.need()
     inputs = fingerprint(models, checkpoints)
     standing = _standing(out, inputs)
@@ -144,7 +144,11 @@ def _summary(
     )
 
 
-def _may_replace(out: Path) -> None:
+def may_replace(out: Path) -> None:
+    """UsageError unless a site may stand at `out`: nothing is there, an empty folder, or a site of this atlas."""
+    above = next((path for path in out.absolute().parents if path.exists()), None)
+    if above is not None and not above.is_dir():
+        raise UsageError("a file stands where a folder must be", where=f"{above}", fix="choose another --out")
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file())):
         raise UsageError("not a site of this atlas, so it is not replaced", where=f"{out}", fix="choose another --out")
 

@@ -24,11 +24,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Build, then say what there is and which page to open."""
     from openmodelatlas.site import assets
-    from openmodelatlas.site.build import build
+    from openmodelatlas.site.build import build, may_replace
     from openmodelatlas.site.checkpoint import verdict
 
     started = time.monotonic()
-    assets.need()  # before minutes of work
+    assets.need()  # both before minutes of work
+    may_replace(args.out)
     models = gather(mirror=args.mirror, offline=args.offline)
     records = checkpoint_records()
     made = build(models, records, args.out, say)
