@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from openmodelatlas.catalog import find
 from openmodelatlas.catalog.checkpoints import path_of
+from openmodelatlas.errors import FetchError
 from openmodelatlas.fetch import cache
 from openmodelatlas.fetch.checkpoints import present
 from openmodelatlas.records.catalog import Checkpoint, Model
@@ -34,7 +36,7 @@ Progress = Callable[[str], None]
 def graph(name: str, *, progress: Progress | None = None) -> Graph:
     """The map of a catalogue model: from the cache, else derived (imports torch) and kept. UnknownName otherwise."""
     variant = find.model(name).variant
-    path = cache.folder("maps", sources_hash(MAP_ROOMS)) / f"{variant}.json"
+    path = cache.cache_dir() / "maps" / sources_hash(MAP_ROOMS) / f"{variant}.json"
     kept: Graph | None = _read(path, Graph)
     if kept is not None and kept.schema == GRAPH_SCHEMA:
         return kept
@@ -44,7 +46,7 @@ def graph(name: str, *, progress: Progress | None = None) -> Graph:
     from openmodelatlas.trace.derive import derive
 
     made = derive(models.find(variant))
-    cache.write(path, dump_json(made).encode())
+    _keep(path, made)
     return made
 
 
@@ -54,7 +56,7 @@ def checkpoint_record(entry: Checkpoint, prompt: str, *, progress: Progress | No
     path = path_of(entry)
     intact = present(entry, check=True)
     key = hashlib.sha256(f"{sources_hash(RECORD_ROOMS)}\0{entry.sha256}\0{prompt}".encode()).hexdigest()
-    place = cache.folder("records") / f"{key}.json"
+    place = cache.cache_dir() / "records" / f"{key}.json"
     kept: CheckpointRecord | None = _read(place, CheckpointRecord) if intact else None
     if kept is not None:
         return kept
@@ -63,8 +65,15 @@ def checkpoint_record(entry: Checkpoint, prompt: str, *, progress: Progress | No
     from openmodelatlas.verify.checkpoint import record
 
     made = record(path, entry.id, prompt)
-    cache.write(place, dump_json(made).encode())
+    _keep(place, made)
     return made
+
+
+def _keep(path: Path, record: object) -> None:
+    """Keep a record; a cache that cannot be written only costs the time to make it again."""
+    with suppress(FetchError):
+        cache.folder(*path.parent.relative_to(cache.cache_dir()).parts)
+        cache.write(path, dump_json(record).encode())
 
 
 def _read(path: Path, kind: type) -> Any:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -265,3 +266,12 @@ def test_library_functions_take_a_name_a_model_or_a_map() -> None:
     for call in (openmodelatlas.load, openmodelatlas.derive, lambda name: openmodelatlas.diff(name, name)):
         with pytest.raises(UnknownName, match="unknown model: 'nope'"):
             call("nope")
+
+
+def test_a_cache_that_cannot_be_written_only_costs_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("OMA_CACHE", str(tmp_path / "file"))
+    assert oma("show", "smollm2-135m", "block:out") == 0
+    assert "Block output" in capsys.readouterr().out

@@ -12,6 +12,8 @@ from openmodelatlas.infer.cache import Session, left_padded
 from openmodelatlas.infer.checkpoint import Loaded, load_checkpoint
 from openmodelatlas.infer.fuse import fuse
 from openmodelatlas.infer.generate import generate
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.text.tokenizer import Tokenizer
 
 STEPS = 200
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-11}
@@ -171,3 +173,16 @@ def test_a_checkpoint_that_is_no_model_of_the_atlas(tiny_checkpoint: Path, tmp_p
         load_checkpoint(tiny_checkpoint)
     with pytest.raises(NotACheckpoint, match="no such file"):
         load_checkpoint(tmp_path / "none")
+
+
+def test_what_cannot_be_run_is_refused_before_any_tensor_is_read(
+    tiny_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("openmodelatlas.infer.checkpoint.load", lambda *_, **__: pytest.fail("read"))
+
+    def refuse(tokenizer: Tokenizer, variant: Variant) -> None:
+        raise InputError(f"{tokenizer.vocab_size} {variant.config.vocab_size}")
+
+    size = tiny.variant().config.vocab_size
+    with pytest.raises(InputError, match=f"{size} {size}"):
+        load_checkpoint(tiny_checkpoint, variant=tiny.variant(), ready=refuse)

@@ -37,10 +37,12 @@ def load_checkpoint(
     dtype: torch.dtype = torch.float32,
     device: str | torch.device = "cpu",
     variant: Variant | None = None,
+    ready: Callable[[Tokenizer, Variant], None] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Loaded:
     """Load the checkpoint at `path` as the atlas's model that its header describes, or as `variant`.
 
+    `ready` is called before any tensor is read, so that a prompt that cannot be run is refused at once;
     `progress(what, done, total)` is called in bytes as tensors are read.
 
     NotACheckpoint for what is none; CheckpointError for one that holds anything else than its model must."""
@@ -64,5 +66,7 @@ def load_checkpoint(
             raise CheckpointError(
                 "vocabulary size", where=str(path), expected=variant.config.vocab_size, found=tokenizer.vocab_size
             )
+        if ready is not None:
+            ready(tokenizer, variant)
         model = load(file, variant, ledger, dtype=dtype, device=device, progress=progress)
         return Loaded(model=model, tokenizer=tokenizer, variant=variant, header=file.header, ledger=ledger)

@@ -4,6 +4,11 @@ import argparse
 import io
 import sys
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openmodelatlas.models.variant import Variant
+    from openmodelatlas.text.tokenizer import Tokenizer
 
 HELP = "generate text with a checkpoint"
 
@@ -47,20 +52,24 @@ def run(args: argparse.Namespace) -> int:
     if not args.prompt:
         raise InputError("empty prompt", fix="give some text to go on from")
     target = resolve(args.checkpoint)
+    prompt: list[int] = []
+
+    def ready(tokenizer: "Tokenizer", variant: "Variant") -> None:
+        if args.chat:
+            text = apply_template(tokenizer, [{"role": "user", "content": args.prompt}])
+            prompt.extend(tokenizer.encode(text, add_bos=False))  # the template writes its own beginning
+        else:
+            prompt.extend(tokenizer.encode(args.prompt))
+        check_prompt(prompt, variant.config.max_position_embeddings, tokenizer.vocab_size)
+
     show = Show()
     try:
-        loaded = load_checkpoint(target.path, dtype=DTYPES[args.dtype], progress=show)
+        loaded = load_checkpoint(target.path, dtype=DTYPES[args.dtype], ready=ready, progress=show)
     finally:
         show.close()
     if args.fused:
         fuse(loaded.model)
     tokenizer = loaded.tokenizer
-    if args.chat:
-        text = apply_template(tokenizer, [{"role": "user", "content": args.prompt}])
-        prompt = tokenizer.encode(text, add_bos=False)  # the template writes its own beginning
-    else:
-        prompt = tokenizer.encode(args.prompt)
-    check_prompt(prompt, loaded.variant.config.max_position_embeddings, tokenizer.vocab_size)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that knows few characters must not end the run
     stream, count, start, first = tokenizer.stream(), 0, time.perf_counter(), 0.0
