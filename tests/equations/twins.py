@@ -11,7 +11,7 @@ from openmodelatlas.models.variant import Variant
 from openmodelatlas.parts.cache import BlockCache, Cache
 
 SIZES = {
-    "hidden_size": 24,
+    "hidden_size": 30,
     "num_hidden_layers": 2,
     "num_attention_heads": 6,
     "num_key_value_heads": 2,

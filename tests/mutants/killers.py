@@ -268,17 +268,21 @@ def others(subject: Subject) -> None:
             close(out, wanted, f"{golden.name}: scores of transformers", 2e-5)
 
 
-SUMS = {"block.attention_add": "x′_n = x_n + Δ_attn", "block.ffn_add": "x_{n+1} = x′_n + Δ_ffn"}
-"""How the residual stream runs: which port carries it shows in no number, since a sum commutes."""
+COMMUTE = {
+    "block.attention_add": "x′_n = x_n + Δ_attn",
+    "block.ffn_add": "x_{n+1} = x′_n + Δ_ffn",
+    "block.feed_forward.multiply": "h = a ⊙ u",
+}
+"""Which port carries what shows in no number where an op commutes."""
 
 
 def lint(subject: Subject) -> None:
-    """The map can be derived: containers only wire, every macro resolves, axes fit; the stream is the first summand."""
+    """The map can be derived: containers only wire, every macro resolves, axes fit; what commutes is in order."""
     from openmodelatlas.trace.derive import derive
 
     for _, variant, _ in subject.models:
         graph = derive(variant)
-        for node, text in SUMS.items():
+        for node, text in COMMUTE.items():
             notice(graph.by_id[node].equation_text == text, f"{node}: {graph.by_id[node].equation_text}")
 
 
