@@ -92,7 +92,7 @@ def record(graph: Graph) -> CheckpointRecord:
         for tensor in ("block:in", "block.attention.o:out", "block:out")
         for index in region.indices
     ]  # fmt: skip
-    checks = tuple(Check(name=name, ok=True, detail="holds") for name in ("format", "hash", "tensors", "metadata"))
+    checks = tuple(Check(name=name, ok=True, detail="holds") for name in ("format", "hash", "tensors", "tokenizer"))
     row = MetadataRow(key="general.name", value="<made & up>", column="ignored", reason="a label", ok=True)
     return CheckpointRecord(
         name=CHECKPOINT,

@@ -1,13 +1,18 @@
 """What takes time to make, kept in the cache under a hash of the sources that made it: maps, and checkpoint records.
+And what only the user can make: the records of their own checkpoints.
 
 Stands beside the rooms: it joins some that may not see each other, `fetch` (the cache) with `trace` and `verify`.
 """
 
+import dataclasses
 import functools
 import hashlib
 import json
+import os
+import platform
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import date
 from importlib import metadata
 from importlib.resources import files
 from pathlib import Path
@@ -15,13 +20,13 @@ from typing import Any
 
 from openmodelatlas.catalog import find
 from openmodelatlas.catalog.checkpoints import path_of
-from openmodelatlas.errors import FetchError
+from openmodelatlas.errors import CheckpointError, FetchError
 from openmodelatlas.fetch import cache
 from openmodelatlas.fetch.checkpoints import present
 from openmodelatlas.records.catalog import Checkpoint, Model
 from openmodelatlas.records.graph import GRAPH_SCHEMA, Graph
 from openmodelatlas.records.json import dump_json, from_json
-from openmodelatlas.records.report import CheckpointRecord
+from openmodelatlas.records.report import CheckpointRecord, OwnRecord, Report
 from openmodelatlas.records.verification import VerificationRecord
 
 MAP_ROOMS = ("parts", "models", "trace", "records")
@@ -67,6 +72,62 @@ def checkpoint_record(entry: Checkpoint, prompt: str, *, progress: Progress | No
     made = record(path, entry.id, prompt)
     _keep(place, made)
     return made
+
+
+OWN = "own"
+"""The cache's folder of records of the user's own checkpoints: one folder a model, one file a checkpoint."""
+
+
+def keep_own(path: Path, report: Report, before: os.stat_result) -> OwnRecord:
+    """Keep the record of the user's own file, in place of an older one of the same bytes.
+
+    `before` is the file's state when its checks began. CheckpointError if a check failed or the file changed since.
+    """
+    from openmodelatlas.verify import definition_hash
+
+    if report.model is None or not report.ok:
+        raise CheckpointError("not recorded, since not every check holds", where=path.name)
+    digest = cache.sha256(path)
+    after = path.stat()
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise CheckpointError("not recorded, since the file changed while it was checked", where=path.name)
+    name = path.name.encode(errors="replace").decode()
+    made = OwnRecord(
+        model=report.model,
+        file=name,
+        bytes=after.st_size,
+        sha256=digest,
+        definition=definition_hash.definition(find.model(report.model).family),
+        report=dataclasses.replace(report, target=name),
+        date=date.today().isoformat(),
+        environment={
+            "openmodelatlas": metadata.version("openmodelatlas"),
+            "python": platform.python_version(),
+            "torch": metadata.version("torch"),
+        },
+    )
+    cache.write(cache.folder(OWN, made.model) / f"{digest}.json", dump_json(made).encode())
+    return made
+
+
+def own_records(
+    model: Model, *, progress: Progress | None = None
+) -> tuple[tuple[OwnRecord, ...], tuple[OwnRecord, ...]]:
+    """The records of the user's own checkpoints of a model: those that hold, and those whose definition has changed."""
+    found: list[OwnRecord] = []
+    for path in sorted((cache.cache_dir() / OWN / model.id).glob("*.json")):
+        kept: OwnRecord | None = _read(path, OwnRecord)
+        if kept is not None and (kept.model, kept.sha256, kept.report.ok) == (model.id, path.stem, True):
+            found.append(kept)
+        elif progress:
+            progress(f"not a record of a checkpoint, left out: {OWN}/{model.id}/{path.name}")
+    if not found:
+        return (), ()
+    from openmodelatlas.verify import definition_hash
+
+    now = definition_hash.definition(model.family)
+    found.sort(key=lambda record: (record.date, record.file, record.sha256))
+    return tuple(r for r in found if r.definition == now), tuple(r for r in found if r.definition != now)
 
 
 def _keep(path: Path, record: object) -> None:

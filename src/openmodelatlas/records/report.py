@@ -128,3 +128,19 @@ class CheckpointRecord:
     completion: str
     dtype: str
     values: tuple[ValueSummary, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnRecord:
+    """A user's own checkpoint all of whose checks held: which file, by its name alone, and what the checks said.
+
+    `definition` is the hash of the definition that it was held against; where that has changed the record is stale."""
+
+    model: str
+    file: str
+    bytes: int
+    sha256: str
+    definition: str
+    report: Report
+    date: str
+    environment: Mapping[str, str]

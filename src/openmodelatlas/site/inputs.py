@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from openmodelatlas.records.catalog import Model, Provenance, Release
 from openmodelatlas.records.graph import Graph
-from openmodelatlas.records.report import CheckpointRecord
+from openmodelatlas.records.report import CheckpointRecord, OwnRecord
 from openmodelatlas.records.verification import VerificationRecord
 
 
@@ -13,7 +13,8 @@ from openmodelatlas.records.verification import VerificationRecord
 class ModelPage:
     """One model: the release it belongs to, its own entry, its provenance, and its map with the claims on it.
 
-    `runs` are its verification records, `stale` the names of those whose subject has changed since."""
+    `runs` are its verification records, `stale` the names of those whose subject has changed since. `own` are
+    records of checkpoints of it that the user had checked, `own_stale` those whose definition has changed since."""
 
     release: Release
     model: Model
@@ -21,6 +22,8 @@ class ModelPage:
     graph: Graph
     runs: tuple[VerificationRecord, ...] = ()
     stale: tuple[str, ...] = ()
+    own: tuple[OwnRecord, ...] = ()
+    own_stale: tuple[OwnRecord, ...] = ()
 
 
 @dataclass(frozen=True)

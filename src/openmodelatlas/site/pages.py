@@ -17,6 +17,7 @@ from openmodelatlas.site.diagram import Pen, draw, region_heading
 from openmodelatlas.site.facts import differences, facts, tied
 from openmodelatlas.site.inputs import Edition, ModelPage, Shelf
 from openmodelatlas.site.maths import Maths
+from openmodelatlas.site.panel import panel
 from openmodelatlas.site.preview import KEY, preview
 from openmodelatlas.site.proofs import open_nodes, proved, runs
 from openmodelatlas.site.provenance import provenance_line
@@ -80,6 +81,9 @@ class Press:
         viewer = Viewer(graph, self.maths)
         region = graph.regions[0].name
         compared = self._compared(page)
+        held = [record] if record else [r for r in self.records if r.model == page.model.id]
+        own = () if record else page.own
+        rests = panel(page, held, own)
         return self.page(
             "model.html",
             kind="model",
@@ -99,7 +103,9 @@ class Press:
             sizes=self._sizes(page, release=release),
             facts=facts(graph, page.model),
             current="" if record else page.model.id,
-            provenance=Markup(provenance_line(page, verdict(record) if record else "")),
+            provenance=Markup(provenance_line(page, verdict(record) if record else "", rests)),
+            rests=rests,
+            own=own,
             record=record,
             verdict=verdict(record) if record else "",
             stored_facts=summary(record) if record else [],

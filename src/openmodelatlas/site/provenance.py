@@ -1,19 +1,22 @@
 """The line under a model's name that says what its map rests on, and what nobody has checked."""
 
+from collections.abc import Sequence
 from html import escape
 
 from openmodelatlas.catalog.annotate import url_of
 from openmodelatlas.records.catalog import Deviation
 from openmodelatlas.records.evidence import Claim, Pin
 from openmodelatlas.site.inputs import ModelPage
+from openmodelatlas.site.panel import Row
 from openmodelatlas.site.words import lines_words
 
 SHORT = 7
 
 
-def provenance_line(page: ModelPage, verdict: str = "") -> str:
+def provenance_line(page: ModelPage, verdict: str = "", rows: Sequence[Row] = ()) -> str:
     """Reference code, how the model departs from it, configuration, and what is not verified, as HTML.
 
+    `rows`: of the panel, which say what of the rest is verified, and by what.
     `verdict`: of the checkpoint that the page shows; it stands in place of what is not verified without one."""
     made = page.provenance
     ref = made.reference
@@ -25,8 +28,13 @@ def provenance_line(page: ModelPage, verdict: str = "") -> str:
         parts[0] += f" but for {_listed(buts)}" if buts else ""
     elif buts:
         parts[0] += f", but for {_listed(buts)}"
-    missing = [*made.not_verified]
-    tail = f' · <span class="unverified">{escape(_listed(missing))} not verified</span>' if missing else ""
+    by = {row.name: row.by for row in rows if row.by}
+    missing = [name for name in made.not_verified if name not in by]
+    tail = ""
+    for words in dict.fromkeys(by[name] for name in made.not_verified if name in by):
+        names = _listed([name for name in made.not_verified if by.get(name) == words])
+        tail += f" · {escape(names)} verified ({escape(words)})"
+    tail += f' · <span class="unverified">{escape(_listed(missing))} not verified</span>' if missing else ""
     if verdict:
         tail = f" · checkpoint: {escape(verdict)}"
     return f"{parts[0]}; configuration {_configuration(page)}{tail}"

@@ -62,8 +62,18 @@ def gather(*, mirror: Path | None, offline: bool) -> "list[ModelPage]":
         release = find.release(model.release)
         runs, stale = maps.runs(model)
         provenance = find.provenance(model)
+        own, own_stale = maps.own_records(model, progress=say)
         pages.append(
-            ModelPage(release=release, model=model, provenance=provenance, graph=graph, runs=runs, stale=stale)
+            ModelPage(
+                release=release,
+                model=model,
+                provenance=provenance,
+                graph=graph,
+                runs=runs,
+                stale=stale,
+                own=own,
+                own_stale=own_stale,
+            )
         )
     return pages
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from openmodelatlas.records.catalog import Model
+    from openmodelatlas.records.report import Report
 
 HELP = "check a checkpoint, or run the checks of a model beside its references"
 MOST_FINDINGS = 25
@@ -23,6 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list which check applies to which model, and why not")
     parser.add_argument("--check", action="append", default=[], metavar="CHECK", help="only this check of the model")
     parser.add_argument("--write", action="store_true", help="keep the records of a model's checks in the catalogue")
+    parser.add_argument("--record", action="store_true", help="keep a record of your checkpoint, for `oma site`")
     parser.add_argument("--json", action="store_true", help="print the report, or the records, as JSON")
 
 
@@ -32,11 +34,15 @@ def run(args: argparse.Namespace) -> int:
     from openmodelatlas.verify.target import model_of
 
     if args.list:
+        if args.record:
+            raise UsageError("--record is for checkpoints", where="--list")
         return _list(args.json)
     if args.target is None:
         raise UsageError("nothing to verify", fix="give a .gguf file, a checkpoint, a model, or --list")
     model = model_of(args.target)
     if model is not None:
+        if args.record:
+            raise UsageError("--record is for checkpoints", where=model.id, fix="give a file; --write keeps a model's")
         return _model(model, args)
     if args.check or args.write:
         raise UsageError("--check and --write are for models", where=args.target)
@@ -88,12 +94,13 @@ def _model(model: "Model", args: argparse.Namespace) -> int:
 
 def _checkpoint(args: argparse.Namespace) -> int:
     from openmodelatlas.cli.progress import Show
+    from openmodelatlas.maps import keep_own
     from openmodelatlas.records.json import dump_json
-    from openmodelatlas.records.report import Report
     from openmodelatlas.verify.checkpoint import verify
     from openmodelatlas.verify.target import resolve
 
     target = resolve(args.target)
+    before = target.path.stat()
     show = Show()
     try:
         done = verify(target.path, target=args.target, checkpoint=target.checkpoint, progress=show)
@@ -102,7 +109,16 @@ def _checkpoint(args: argparse.Namespace) -> int:
     report: Report = done.report
     if args.json:
         sys.stdout.write(dump_json(report))
-        return 0 if report.ok else 1
+    else:
+        _print(report, args.target)
+    if args.record:
+        sys.stdout.flush()
+        kept = keep_own(target.path, report, before)
+        print(f"recorded for {kept.model}, sha256 {kept.sha256}; the next oma site shows it", file=sys.stderr)
+    return 0 if report.ok else 1
+
+
+def _print(report: "Report", target: str) -> None:
     for check in report.checks:
         print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<10}  {check.detail}")
     for finding in report.findings[:MOST_FINDINGS]:
@@ -110,5 +126,4 @@ def _checkpoint(args: argparse.Namespace) -> int:
     if len(report.findings) > MOST_FINDINGS:
         print(f"      and {len(report.findings) - MOST_FINDINGS} more (--json lists all)")
     outcome = f"is {report.model}" if report.ok else f"does not hold: {len(report.findings)} findings"
-    print(f"{args.target} {outcome}")
-    return 0 if report.ok else 1
+    print(f"{target} {outcome}")
