@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import resource
 import subprocess
 import sys
 import tomllib
@@ -174,17 +173,18 @@ def test_another_process_derives_the_same_bytes(graphs: Callable[[str], Graph]) 
     assert other.stdout == dump_json(graphs("smollm2-135m"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from Linux")
 def test_405b_fits_in_a_gibibyte() -> None:
-    """At full depth, without weights, in a process of its own. The time is measured in benchmarks."""
+    """At full depth, without weights, in a process of its own. The time is measured in benchmarks.
+
+    The peak is Linux's own for this program: the portable one also counts the process that started it."""
     code = (
-        "import resource; from openmodelatlas import models; from openmodelatlas.trace.derive import derive;"
+        "from openmodelatlas import models; from openmodelatlas.trace.derive import derive;"
         "g = derive(models.find('llama-3.1-405b')); assert g.regions[0].count == 126;"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    unit = 1 if sys.platform == "darwin" else 1024
-    assert int(done.stdout) * unit < 2**30
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
+    assert 2**26 < int(done.stdout) * 1024 < 2**30
 
 
 def test_page_table_has_no_row_too_many() -> None:
