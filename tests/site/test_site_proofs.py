@@ -27,7 +27,7 @@ RUN = VerificationRecord(
     claims=("block-residuals",),
     located={"block.attention_add": (246,)},
     measurements=(Measurement(where="block.attention_add", what="distance, relative", value=4.1e-7, bound=1e-6),),
-    mutants={},
+    mutants={"planted": 9, "noticed": 8},
     detail="how it was run",
     date="2026-11-30",
     environment={},
@@ -82,10 +82,13 @@ def test_pages_show_the_run(tmp_path: Path) -> None:
         assert phrase in node
     tensor = made_site.read(tmp_path / "site" / "llama-3-8b" / "block.attention_add--out.html").text
     assert "line 246 of a reference 1.2" in tensor
+    assert "read, not run" not in node
+    assert "read, not run" in made_site.read(tmp_path / "site" / "llama-3-8b" / "norm.html").text
     other = made_site.read(tmp_path / "site" / "llama-3-8b" / "block.ffn_norm.html").text
     assert "a reference 1.2" not in other
     model = (tmp_path / "site" / "llama-3-8b" / "index.html").read_text()
     assert 'id="doubt"' in model
+    assert "8 of 9 planted mistakes noticed" in model
     unproved = model.partition('data-ids="')[2].partition('"')[0].split()
     assert "block.ffn_norm" in unproved
     assert not {"block.attention_add", "block.attention_add:out", "norm"} & set(unproved)

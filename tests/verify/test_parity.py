@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from openmodelatlas.catalog import find
 from openmodelatlas.errors import AtlasError
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.parts.norm import RMSNorm
-from openmodelatlas.verify import parity, parity_run
+from openmodelatlas.verify import mutations, parity, parity_run
 from openmodelatlas.verify.checks import parity_bfloat16, parity_padding, parity_widths
 from openmodelatlas.verify.references.exchange import Case, Values, save
 from openmodelatlas.verify.references.worker import Worker, worker
@@ -74,79 +73,10 @@ def test_every_node_equals_both_references(references: Beside) -> None:
 # --- mutations --------------------------------------------------------------------------------------------------------
 
 
-def changed(**numbers: Any) -> Callable[[Beside], nn.Module]:
-    """Other numbers in the configuration, the weights as they are."""
-    return lambda b: parity.filled(parity.variant_with(b.variant, **numbers), b.weights)
-
-
-def patched(path: str, forward: Callable[..., Any]) -> Callable[[Beside], nn.Module]:
-    """Another forward at `path`, in every block where it is one of a block."""
-
-    def build(b: Beside) -> nn.Module:
-        model = parity.filled(b.variant, b.weights)
-        for name, module in model.named_modules():
-            if parity.region(name) == path:
-                module.forward = forward.__get__(module)  # type: ignore[attr-defined,method-assign]
-        return model
-
-    return build
-
-
-def half_split(_self: Any, x: Tensor, rope: Any) -> Tensor:
-    cos, sin = rope.cos[:, :, None, :], rope.sin[:, :, None, :]
-    first, second = x.chunk(2, -1)
-    return torch.cat((first * cos - second * sin, first * sin + second * cos), -1)
-
-
-def interleaved_heads(self: Any, x: Tensor) -> Tensor:
-    return x.repeat(1, 1, self.group, 1)
-
-
-def one_ahead(_self: Any, positions: Tensor, key_positions: Tensor) -> Tensor:
-    seen = key_positions[:, None, :] <= positions[:, :, None] + 1
-    return torch.where(seen, 0.0, float("-inf")).unsqueeze(1)
-
-
-def unscaled(_self: Any, frequencies: Tensor) -> Tensor:
-    return frequencies
-
-
-def from_the_norm(self: Any, x: Tensor, rope: Any, mask: Tensor, cache: Any, slots: Any) -> Tensor:
-    normed = self.attention_norm(x)
-    x = self.attention_add(normed, self.attention(normed, rope, mask, cache, slots))
-    return self.ffn_add(x, self.feed_forward(self.ffn_norm(x)))
-
-
-def from_the_block_input(self: Any, x: Tensor, rope: Any, mask: Tensor, cache: Any, slots: Any) -> Tensor:
-    first = self.attention_add(x, self.attention(self.attention_norm(x), rope, mask, cache, slots))
-    return self.ffn_add(x, self.feed_forward(self.ffn_norm(first)))
-
-
-def swapped(self: Any, x: Tensor) -> Tensor:
-    return self.down(self.multiply(self.silu(self.up(x)), self.gate(x)))
-
-
-MUTANTS = {
-    "no rope scaling": patched("rope.scale", unscaled),
-    "theta 1 % off": changed(rope_theta=505000.0),
-    "rope factor 32": changed(rope_factor=32.0),
-    "low frequency factor 1.1": changed(rope_low_freq_factor=1.1),
-    "high frequency factor 4.1": changed(rope_high_freq_factor=4.1),
-    "original context 8,000": changed(rope_original_max_position_embeddings=8000),
-    "eps 1.1e-5": changed(rms_norm_eps=1.1e-5),
-    "query heads grouped the other way": patched("block.attention.attend.repeat_k", interleaved_heads),
-    "value heads grouped the other way": patched("block.attention.attend.repeat_v", interleaved_heads),
-    "half-split rotation of queries": patched("block.attention.q_rotate", half_split),
-    "mask one ahead": patched("mask", one_ahead),
-    "residual from the norm": patched("block", from_the_norm),
-    "second residual from the block's input": patched("block", from_the_block_input),
-    "gate and up swapped": patched("block.feed_forward", swapped),
-}
-
-
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", mutations.plants(parity.twin(MODEL)))
 def test_a_mutation_is_seen(references: Beside, name: str) -> None:
-    found = references.distances(MUTANTS[name](references))
+    plant = mutations.plants(references.variant)[name]
+    found = references.distances(plant(references.variant, references.weights))
     rows = parity.measured(found, parity.BETWEEN, (parity_run.META, parity_run.HUB))
     assert not parity.holds(rows)
     noise = max(found.pairs[parity.BETWEEN].values())

@@ -24,6 +24,8 @@ def facts(graph: Graph, model: Model) -> list[Fact]:
     axes, counts = graph.axes, graph.counts
     embedding = counts.total - counts.without_embedding
     kv = kv_bytes(graph)
+    original = graph.config.get("rope_original_max_position_embeddings")
+    before = f"; {original:,} before the scaling of its rotary frequencies" if original else ""
     context = f"{model.context.config:,}"
     return [
         Fact("parameters", compact(counts.total), f"{counts.total:,}: every learned element, shared ones once"),
@@ -44,7 +46,7 @@ def facts(graph: Graph, model: Model) -> list[Fact]:
         Fact(
             "context",
             context,
-            f"positions: {context} by the configuration, {model.context.advertised:,} as announced by its maker",
+            f"positions: {context} by the configuration, {model.context.advertised:,} as announced{before}",
         ),
         Fact(
             "cache per position",

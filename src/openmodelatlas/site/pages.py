@@ -27,7 +27,7 @@ from openmodelatlas.site.words import AXIS_MEANINGS, compact, file_of
 STATES = (
     ("verified", "by a run: the check, what it was held against and the measured value are recorded"),
     ("derived", "follows from the definition that ran, or from arithmetic on it"),
-    ("read", "a source is pinned to its lines, and the text found there has the recorded hash"),
+    ("read", "not run: a source is pinned to its lines, and the text found there has the recorded hash"),
     ("stated", "somebody says so, and nothing here has checked it"),
     ("conflict", "two sources disagree, or a pinned text has changed; both are shown"),
     ("not verified", "no check has been made, or the pinned text was not at hand"),

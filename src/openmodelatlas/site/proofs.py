@@ -53,7 +53,7 @@ def runs(records: Sequence[VerificationRecord], stale: Collection[str]) -> tuple
             state=_state(record.outcome, record.check in stale),
             why=STALE if record.check in stale else record.detail,
             tier=record.tier,
-            measured=tuple(measured_words(m, named=True) for m in _tightest(record.measurements)),
+            measured=(*(measured_words(m, named=True) for m in _tightest(record.measurements)), *_planted(record)),
             located=f"{len(record.located)} nodes located" if record.located else "",
             references=tuple(f"{r.name} {r.version}" for r in record.references),
             date=record.date,
@@ -84,6 +84,13 @@ def _state(outcome: str, stale: bool) -> State:
     if stale:
         return "not verified"
     return "verified" if outcome == "passed" else "conflict"
+
+
+def _planted(record: VerificationRecord) -> tuple[str, ...]:
+    """What the run noticed of the mistakes that were planted beside it."""
+    if "planted" not in record.mutants:
+        return ()
+    return (f"{record.mutants['noticed']} of {record.mutants['planted']} planted mistakes noticed",)
 
 
 def _tightest(measurements: Iterable[Measurement]) -> list[Measurement]:

@@ -3,7 +3,7 @@
 import hashlib
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from importlib.metadata import version
 from typing import Any
@@ -37,11 +37,12 @@ def runs_here(model: Model) -> str | None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Distances of one case by pair of sides, and what it was measured against."""
+    """Distances of one case by pair of sides, what it was measured against, and the values of those sides."""
 
     found: parity.Distances
     between: str
     to: tuple[str, ...]
+    sides: Mapping[str, list[Values]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ def against_both(
         found.add(META, here, meta["cases"][name])
         found.add(HUB, here, hub["cases"][name])
         found.add(parity.BETWEEN, hub["cases"][name], meta["cases"][name])
-        outcomes[name] = Outcome(found, parity.BETWEEN, (META, HUB))
+        sides = {META: meta["cases"][name], HUB: hub["cases"][name]}
+        outcomes[name] = Outcome(found, parity.BETWEEN, (META, HUB), sides)
     return outcomes, yardsticks(meta, hub)
 
 
@@ -136,7 +138,7 @@ def against_hub(
         found = parity.Distances()
         found.add(HUB, here, hub["cases"][name], real_rows(case))
         found.add(ITSELF, hub["cases"][plain], double["cases"][plain])
-        outcomes[name] = Outcome(found, ITSELF, (HUB,))
+        outcomes[name] = Outcome(found, ITSELF, (HUB,), {HUB: hub["cases"][name]})
     return outcomes, yardsticks(hub)
 
 
@@ -171,6 +173,7 @@ def record(
     dtype: str = "float32",
     nodes: Iterable[str] = (),
     claims: Iterable[str] = (),
+    mutants: Mapping[str, int] | None = None,
 ) -> VerificationRecord:
     """The record of one check; it passed if every measurement is within its bound."""
     measurements = tuple(measurements)
@@ -189,7 +192,7 @@ def record(
         claims=tuple(claims),
         located={},
         measurements=measurements,
-        mutants={},
+        mutants=mutants or {},
         detail=detail,
         date=date.today().isoformat(),
         environment=environment(),

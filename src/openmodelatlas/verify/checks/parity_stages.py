@@ -4,7 +4,7 @@ from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.verification import Measurement, VerificationRecord
-from openmodelatlas.verify import parity
+from openmodelatlas.verify import mutations, parity
 from openmodelatlas.verify import parity_run as run_
 from openmodelatlas.verify.references.exchange import Case
 
@@ -34,9 +34,21 @@ def run(model: Model, progress: Progress) -> VerificationRecord:
             f"run with {factor:g}; the last measurement says how far its logits move with its own 8."
         )
     nodes = outcomes["text"].found.nodes()
-    name = __name__
+    progress("planting mistakes", 0, 0)
+    sides, between = outcomes["text"].sides, outcomes["text"].found.pairs[parity.BETWEEN]
+    planted = mutations.noticed(variant, parity.stored(variant), cases["text"], sides, between)
+    unseen = planted["planted"] - planted["noticed"]
+    found += (Measurement(where="", what="planted mistakes that went unnoticed", value=float(unseen), bound=0.0),)
     return run_.record(
-        model, name, TITLE, found, references=yardsticks, positions=POSITIONS, detail=detail, nodes=nodes
+        model,
+        __name__,
+        TITLE,
+        found,
+        references=yardsticks,
+        positions=POSITIONS,
+        detail=detail,
+        nodes=nodes,
+        mutants=planted,
     )
 
 
