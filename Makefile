@@ -41,9 +41,7 @@ wheel: $(VENV)/.ready-test assets ## build the wheel into dist
 	$(BIN)/python -m build --wheel --no-isolation
 
 verify: $(VENV)/.ready-test demo ## run every check of every model again (minutes)
-	@for model in $$($(BIN)/oma list --json | $(BIN)/python -c 'import json, sys; print(*(m["id"] for r in json.load(sys.stdin) for m in r["models"]))'); do \
-		$(BIN)/oma verify $$model || exit 1; \
-	done
+	$(BIN)/oma verify --all
 
 mutants: $(VENV)/.ready-test demo ## break the definition, the tables and the pins on purpose; print how much is noticed
 	$(BIN)/python -m tests.mutants

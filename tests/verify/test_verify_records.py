@@ -230,3 +230,11 @@ def test_published_counts_stand_once() -> None:
     """The copy that the package carries is the one that the tests read."""
     data = tomllib.loads((ROOT / "tests" / "data" / "parameter_counts.toml").read_text(encoding="utf-8"))
     assert counts() == data
+
+
+def test_one_check_of_every_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "--all", "--check", "parity_count"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.endswith("0 not run")]
+    assert lines == [f"{m.id}: 1 passed, 0 failed, 0 not run" for m in find.models()]
+    assert main(["verify", "--all", "--check", "parity_count", "--json"]) == 0
+    assert [r["model"] for r in json.loads(capsys.readouterr().out)] == [m.id for m in find.models()]

@@ -6,8 +6,11 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from openmodelatlas.records.catalog import Model
     from openmodelatlas.records.report import Report
+    from openmodelatlas.records.verification import VerificationRecord
 
 HELP = "check a checkpoint, or run the checks of a model beside its references"
 MOST_FINDINGS = 25
@@ -21,6 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH|NAME",
         help="a .gguf file; a checkpoint that `oma pull` fetched; or a model, whose definition is checked",
     )
+    parser.add_argument("--all", action="store_true", help="run the checks of every model")
     parser.add_argument("--list", action="store_true", help="list which check applies to which model, and why not")
     parser.add_argument("--check", action="append", default=[], metavar="CHECK", help="only this check of the model")
     parser.add_argument("--write", action="store_true", help="keep the records of a model's checks in the catalogue")
@@ -30,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 if every check holds, 1 if one does not or cannot run, 2 for what is neither checkpoint nor model."""
+    from openmodelatlas.catalog import find
     from openmodelatlas.errors import UsageError
     from openmodelatlas.verify.target import model_of
 
@@ -37,13 +42,17 @@ def run(args: argparse.Namespace) -> int:
         if args.record:
             raise UsageError("--record is for checkpoints", where="--list")
         return _list(args.json)
+    if args.all:
+        if args.target is not None or args.record:
+            raise UsageError("--all takes no target and no --record", found=args.target or "--record")
+        return _models(find.models(), args)
     if args.target is None:
-        raise UsageError("nothing to verify", fix="give a .gguf file, a checkpoint, a model, or --list")
+        raise UsageError("nothing to verify", fix="give a .gguf file, a checkpoint, a model, --all or --list")
     model = model_of(args.target)
     if model is not None:
         if args.record:
             raise UsageError("--record is for checkpoints", where=model.id, fix="give a file; --write keeps a model's")
-        return _model(model, args)
+        return _models([model], args)
     if args.check or args.write:
         raise UsageError("--check and --write are for models", where=args.target)
     return _checkpoint(args)
@@ -60,15 +69,26 @@ def _list(as_json: bool) -> int:
     return 0
 
 
-def _model(model: "Model", args: argparse.Namespace) -> int:
-    from openmodelatlas.catalog.records import place
-    from openmodelatlas.cli.render_verify import rows
+def _models(models: "Sequence[Model]", args: argparse.Namespace) -> int:
     from openmodelatlas.records.json import dump_json
-    from openmodelatlas.verify.model import check, run, write
+    from openmodelatlas.verify.model import check
 
     for name in args.check:
         check(name)
-    found, passed, failed, left = [], 0, 0, 0
+    found: list[VerificationRecord] = []
+    holds = [_model(model, args, found) for model in models]
+    if args.json:
+        sys.stdout.write(dump_json(found))
+    return 0 if all(holds) else 1
+
+
+def _model(model: "Model", args: argparse.Namespace, found: "list[VerificationRecord]") -> bool:
+    """Run a model's checks and add their records; whether all of them could be run and passed."""
+    from openmodelatlas.catalog.records import place
+    from openmodelatlas.cli.render_verify import rows
+    from openmodelatlas.verify.model import run, write
+
+    passed, failed, left = 0, 0, 0
     print(f"checking {model.id}; references run in processes of their own", file=sys.stderr, flush=True)
     started = time.monotonic()
     for ran in run(model, args.check):
@@ -85,11 +105,9 @@ def _model(model: "Model", args: argparse.Namespace) -> int:
                 print(f"kept {place(ran.record)}", file=sys.stderr, flush=True)
         elif ran.error is not None and args.json:
             print(f"oma verify: {ran.check} was not run: {ran.error}", file=sys.stderr)
-    if args.json:
-        sys.stdout.write(dump_json(found))
-    else:
+    if not args.json:
         print(f"{model.id}: {passed} passed, {failed} failed, {left} not run")
-    return 1 if failed or left else 0
+    return not failed and not left
 
 
 def _checkpoint(args: argparse.Namespace) -> int:
