@@ -1,5 +1,6 @@
 """A small site for tests: real maps, claims with made-up text in place of the pinned one, a made-up checkpoint."""
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from openmodelatlas.records.report import (
     TensorRow,
     ValueSummary,
 )
+from openmodelatlas.records.verification import Measurement, VerificationRecord, Yardstick
 from openmodelatlas.site.build import SiteSummary, build
 from openmodelatlas.site.inputs import ModelPage
 
@@ -172,3 +174,34 @@ class Html(HTMLParser):
 def read(path: Path) -> Html:
     """A page of a built site."""
     return Html(path.read_text(encoding="utf-8"))
+
+
+RUN = VerificationRecord(
+    model="llama-3-8b",
+    check="made_up",
+    title="every node's values equal the reference's",
+    tier="tiny random weights",
+    outcome="passed",
+    definition="",
+    entry="",
+    references=(Yardstick(name="a reference", version="1.2", sha256="", shims=()),),
+    dtype="float32",
+    positions=512,
+    nodes=("block.attention_add", "norm"),
+    claims=("block-residuals",),
+    located={"block.attention_add": (246,)},
+    measurements=(Measurement(where="block.attention_add", what="distance, relative", value=4.1e-7, bound=1e-6),),
+    mutants={"planted": 9, "noticed": 8},
+    detail="how it was run",
+    date="2026-11-30",
+    environment={},
+)
+
+
+def ran(run: VerificationRecord, *, stale: bool = False) -> ModelPage:
+    """Llama 3 8B with one made-up run."""
+    plain = page("llama-3-8b")
+    old = (run.check,) if stale else ()
+    claims = find.claims(plain.model)
+    reports = {c.id: tuple(found(c.id, pin) for pin in (c.pin, *c.also)) for c in claims}
+    return dataclasses.replace(plain, graph=annotate(plain.graph, reports, claims, [run], old), runs=(run,), stale=old)

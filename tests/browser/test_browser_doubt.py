@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from made_site import RUN, ran
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
-from test_site_proofs import RUN, page
 
 from openmodelatlas.site.build import build
 
@@ -18,7 +18,7 @@ def boxes(browser: Chrome, kind: str) -> set[str]:
 
 
 def test_what_is_not_verified_stands_out(chromium: Chrome, tmp_path: Path) -> None:
-    build([page(RUN)], [], tmp_path / "site")
+    build([ran(RUN)], [], tmp_path / "site")
     chromium.get((tmp_path / "site" / "llama-3-8b" / "index.html").as_uri())
     button = chromium.find_element(By.ID, "doubt")
     assert boxes(chromium, "faded") == boxes(chromium, "unproved") == set()

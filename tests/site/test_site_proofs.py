@@ -5,42 +5,13 @@ from pathlib import Path
 
 import made_site
 import pytest
+from made_site import RUN, ran
 
 from openmodelatlas.catalog import find
 from openmodelatlas.catalog.annotate import annotate
-from openmodelatlas.records.verification import Measurement, VerificationRecord, Yardstick
+from openmodelatlas.records.verification import VerificationRecord
 from openmodelatlas.site.build import build
 from openmodelatlas.site.inputs import ModelPage
-
-RUN = VerificationRecord(
-    model="llama-3-8b",
-    check="made_up",
-    title="every node's values equal the reference's",
-    tier="tiny random weights",
-    outcome="passed",
-    definition="",
-    entry="",
-    references=(Yardstick(name="a reference", version="1.2", sha256="", shims=()),),
-    dtype="float32",
-    positions=512,
-    nodes=("block.attention_add", "norm"),
-    claims=("block-residuals",),
-    located={"block.attention_add": (246,)},
-    measurements=(Measurement(where="block.attention_add", what="distance, relative", value=4.1e-7, bound=1e-6),),
-    mutants={"planted": 9, "noticed": 8},
-    detail="how it was run",
-    date="2026-11-30",
-    environment={},
-)
-
-
-def page(run: VerificationRecord, *, stale: bool = False) -> ModelPage:
-    """Llama 3 8B with one made-up run."""
-    plain = made_site.page("llama-3-8b")
-    old = (run.check,) if stale else ()
-    claims = find.claims(plain.model)
-    reports = {c.id: tuple(made_site.found(c.id, pin) for pin in (c.pin, *c.also)) for c in claims}
-    return dataclasses.replace(plain, graph=annotate(plain.graph, reports, claims, [run], old), runs=(run,), stale=old)
 
 
 def states(of: ModelPage, node: str) -> list[str]:
@@ -48,7 +19,7 @@ def states(of: ModelPage, node: str) -> list[str]:
 
 
 def test_a_passed_run_verifies_its_claims_and_only_those() -> None:
-    of = page(RUN)
+    of = ran(RUN)
     assert states(of, "block.attention_add") == ["verified"]
     assert states(of, "block:out") == ["verified", "read"]
     assert states(of, "norm").count("verified") == 0
@@ -58,7 +29,7 @@ def test_a_passed_run_verifies_its_claims_and_only_those() -> None:
     ("run", "stale"), [(RUN, True), (dataclasses.replace(RUN, outcome="failed"), False)], ids=["stale", "failed"]
 )
 def test_a_stale_or_failed_run_verifies_nothing(run: VerificationRecord, stale: bool) -> None:
-    assert states(page(run, stale=stale), "block.attention_add") == ["read"]
+    assert states(ran(run, stale=stale), "block.attention_add") == ["read"]
 
 
 def test_a_conflict_stays_one() -> None:
@@ -71,7 +42,7 @@ def test_a_conflict_stays_one() -> None:
 
 
 def test_pages_show_the_run(tmp_path: Path) -> None:
-    build([page(RUN)], [], tmp_path / "site")
+    build([ran(RUN)], [], tmp_path / "site")
     node = made_site.read(tmp_path / "site" / "llama-3-8b" / "block.attention_add.html").text
     for phrase in (
         "line 246 of a reference 1.2",
@@ -95,7 +66,7 @@ def test_pages_show_the_run(tmp_path: Path) -> None:
 
 
 def test_a_stale_run_says_so(tmp_path: Path) -> None:
-    build([page(RUN, stale=True)], [], tmp_path / "site")
+    build([ran(RUN, stale=True)], [], tmp_path / "site")
     html = (tmp_path / "site" / "llama-3-8b" / "block.attention_add.html").read_text()
     section = html.partition('class="proofs"')[2].partition("</section>")[0]
     assert 'class="state not-verified"' in section
