@@ -180,6 +180,7 @@ def _known_lines(pin: CodePin, claims: Iterable[NodeClaim]) -> dict[int, str]:
         place = claim.pin.pin.place
         if (place.source, place.revision, place.path) != (pin.repo, pin.revision, pin.path):
             continue
+        # Not strict: there is no text at all where neither the file nor its twin was at hand.
         for part, text in zip(claim.pin.pin.ranges, _text_of(claim)[0], strict=False):
             known |= dict(enumerate(text.split("\n"), part.first))
     return known
