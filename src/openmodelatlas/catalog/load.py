@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from openmodelatlas.errors import CatalogError
-from openmodelatlas.records.catalog import Configuration, Context, Deviation, Model, Reference, Release
+from openmodelatlas.records.catalog import Configuration, Context, Deviation, Figure, Model, Reference, Release
 from openmodelatlas.records.evidence import Claim, Pin, Place, Range
 
 Table = Mapping[str, Any]
@@ -75,6 +75,7 @@ def _reference(entry: Entry) -> Reference:
         path=home.path,
         license=home.license,
         release=entry.take("release", str, None),
+        setting=_figure(entry, "setting"),
         claims=claims,
     )
     entry.end()
@@ -193,7 +194,6 @@ _SHARED = ("family", "reference", "deviation", "conflicts", "context", "not_veri
 
 def _model(entry: Entry, release: str, release_title: str) -> Model:
     identity, size = entry.take("id", str), entry.take("size", str)
-    context = Entry(entry.take("context", dict), f"{entry.where}: context")
     configuration = Entry(entry.take("configuration", dict), f"{entry.where}: configuration")
     record = Model(
         id=identity,
@@ -211,12 +211,38 @@ def _model(entry: Entry, release: str, release_title: str) -> Model:
             claim=configuration.take("claim", str, None),
             note=configuration.take("note", str, None),
         ),
-        context=Context(config=context.take("config", int), advertised=context.take("advertised", int)),
+        context=_context(Entry(entry.take("context", dict), f"{entry.where}: context")),
         hub=entry.strings("hub"),
         not_verified=entry.strings("not_verified"),
     )
-    for part in (entry, context, configuration):
+    for part in (entry, configuration):
         part.end()
+    return record
+
+
+def _context(entry: Entry) -> Context:
+    record = Context(
+        config=_positions(Entry(entry.take("config", dict), f"{entry.where}: config")),
+        trained=tuple(_positions(Entry(t, f"{entry.where}: trained")) for t in entry.take("trained", list, [])),
+        advertised=_figure(entry, "advertised"),
+    )
+    entry.end()
+    return record
+
+
+def _figure(entry: Entry, key: str) -> Figure | None:
+    table = entry.take(key, dict, None)
+    return None if table is None else _positions(Entry(table, f"{entry.where}: {key}"))
+
+
+def _positions(entry: Entry) -> Figure:
+    record = Figure(
+        positions=entry.take("positions", int),
+        source=entry.take("source", str),
+        note=entry.take("note", str, None),
+    )
+    entry.end()
+    _must(entry, "positions", record.positions > 0)
     return record
 
 

@@ -9,11 +9,28 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context:
-    """How many positions a model takes, by who says so: its configuration, or its maker's announcement."""
+class Figure:
+    """A number of positions and the place that says so. `note` is what a reader must know to read it rightly."""
 
-    config: int
-    advertised: int
+    positions: int
+    source: str
+    note: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """How many positions a model takes, by who says so: its configuration; the sequences that it was trained on, as
+    far as a source gives their length; its maker's card or announcement."""
+
+    config: Figure
+    trained: tuple[Figure, ...]
+    advertised: Figure | None
+
+    @property
+    def differ(self) -> bool:
+        """Whether those who speak of the model's own length name more than one number."""
+        said = (self.config, *self.trained, *((self.advertised,) if self.advertised else ()))
+        return len({figure.positions for figure in said}) > 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +105,9 @@ class Release:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """Code that a release published (`release`), and the claims that stand on it, by block-less node id."""
+    """Code that a release published (`release`), and the claims that stand on it, by block-less node id.
+
+    `setting`: the positions that the code makes room for unless told otherwise, which says nothing of any model."""
 
     id: str
     title: str
@@ -97,6 +116,7 @@ class Reference:
     path: str
     license: str
     release: str | None
+    setting: Figure | None
     claims: tuple[Claim, ...]
 
 

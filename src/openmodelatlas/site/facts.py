@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from openmodelatlas.records.catalog import Model
+from openmodelatlas.records.evidence import State
 from openmodelatlas.records.graph import Graph, Node
 from openmodelatlas.site.words import compact, constant_words, size_words
 
@@ -12,11 +13,13 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8}
 
 @dataclass(frozen=True)
 class Fact:
-    """A figure: what it is called, its short form, and the definition that a reader can open."""
+    """A figure: what it is called, its short form, and the definition that a reader can open. `state` where the page
+    must say at once that the figure is not the only one."""
 
     name: str
     value: str
     definition: str
+    state: State | None = None
 
 
 def facts(graph: Graph, model: Model) -> list[Fact]:
@@ -24,9 +27,8 @@ def facts(graph: Graph, model: Model) -> list[Fact]:
     axes, counts = graph.axes, graph.counts
     embedding = counts.total - counts.without_embedding
     kv = kv_bytes(graph)
-    original = graph.config.get("rope_original_max_position_embeddings")
-    before = f"; {original:,} before the scaling of its rotary frequencies" if original else ""
-    context = f"{model.context.config:,}"
+    context = f"{model.context.config.positions:,}"
+    differ = model.context.differ
     return [
         Fact("parameters", compact(counts.total), f"{counts.total:,}: every learned element, shared ones once"),
         Fact(
@@ -46,7 +48,9 @@ def facts(graph: Graph, model: Model) -> list[Fact]:
         Fact(
             "context",
             context,
-            f"positions: {context} by the configuration, {model.context.advertised:,} as announced{before}",
+            f"positions by the configuration{', where another source has another number' if differ else ''}: "
+            "see below who says what",
+            "conflict" if differ else None,
         ),
         Fact(
             "cache per position",

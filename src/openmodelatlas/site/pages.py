@@ -13,6 +13,7 @@ from markupsafe import Markup
 from openmodelatlas.records.graph import Graph, Node
 from openmodelatlas.records.report import CheckpointRecord
 from openmodelatlas.site.checkpoint import ledger_rows, summary, verdict
+from openmodelatlas.site.context import conflict, said
 from openmodelatlas.site.diagram import Pen, draw, region_heading
 from openmodelatlas.site.facts import differences, facts, tied
 from openmodelatlas.site.inputs import Edition, ModelPage, Shelf
@@ -121,7 +122,8 @@ class Press:
             twin=twin(viewer, graph.by_id[""], prefix, deep=True),
             twin_open=False,
             table=self._table(page, release=release),
-            advertised=_advertised(page, self.shelf),
+            context=said(page),
+            context_conflict=conflict(page),
             compared=compared.model if compared else None,
             changes=differences(compared.graph, graph) if compared else [],
             deviations=[_deviation(graph, d) for d in page.model.deviations],
@@ -211,7 +213,7 @@ class Press:
                 "heads": f"{p.graph.axes['H']}",
                 "kv": f"{p.graph.axes['K']}",
                 "wide": f"{p.graph.axes['F']:,}",
-                "context": f"{p.model.context.config:,}",
+                "context": f"{p.model.context.config.positions:,}",
                 "output": "the embedding, shared" if tied(p.graph) else "its own",
             }
             for p in self.shelf.by_release()[page.release.id]
@@ -296,7 +298,7 @@ def twin(viewer: Viewer, node: Node, prefix: str, *, deep: bool) -> tuple[TwinIt
 
 def _card(page: ModelPage) -> dict[str, Any]:
     graph = page.graph
-    about = f"{compact(graph.counts.total)} parameters · {page.model.context.config:,} positions"
+    about = f"{compact(graph.counts.total)} parameters · {page.model.context.config.positions:,} positions"
     features = "tied" if tied(graph) else "untied"
     return {
         "file": f"{page.model.id}/index.html",
@@ -328,11 +330,6 @@ def claim_states(graphs: Iterable[Graph]) -> dict[str, int]:
         states = {claim.id: claim.state for node in graph.nodes for claim in node.claims}
         found.update(states.values())
     return {state: found[state] for state, _ in STATES if found[state]}
-
-
-def _advertised(page: ModelPage, shelf: Shelf) -> str:
-    sizes = {f"{p.model.context.advertised:,}" for p in shelf.by_release()[page.release.id]}
-    return ", ".join(sorted(sizes))
 
 
 def _capital(text: str) -> str:

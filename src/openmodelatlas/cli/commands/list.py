@@ -24,5 +24,5 @@ def run(args: argparse.Namespace) -> int:
         print(line + (f" · follows {releases()[release.follows].title}" if release.follows else ""))
         for model in release.models:
             default = "  (default size)" if model.id == release.default and len(release.models) > 1 else ""
-            print(f"  {model.id:<{width}}  {model.size:>5}  context {model.context.config:>7,}{default}")
+            print(f"  {model.id:<{width}}  {model.size:>5}  context {model.context.config.positions:>7,}{default}")
     return 0
