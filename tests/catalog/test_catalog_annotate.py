@@ -47,7 +47,7 @@ def graph(model: str, names: Sequence[str]) -> Graph:
         config={},
         axes={},
         dtype="bfloat16",
-        counts=Counts(total=0, without_embedding=0),
+        counts=Counts(total=0, without_embedding=0, active=0),
         regions=(),
         nodes=tuple(node(name) for name in names),
     )

@@ -21,6 +21,21 @@ class SiLU(nn.Module):
         return F.silu(x)
 
 
+class GELU(nn.Module):
+    r"""A smooth gate: each element times the share of a normal distribution below it, by its usual tanh formula.
+
+    Equation:
+        \out = \frac{\port{x}}{2}\left(1 + \tanh\left(\sqrt{\tfrac{2}{\pi}}\left(\port{x} +
+        0.044715\,\port{x}^{3}\right)\right)\right)
+
+    Dtype: the input's.
+    Sources: Hendrycks and Gimpel, 2016.
+    """
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        return F.gelu(x, approximate="tanh")
+
+
 class Multiply(nn.Module):
     r"""Lets the gate scale each feature of the other branch.
 

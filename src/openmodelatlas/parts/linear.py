@@ -1,5 +1,7 @@
 """Learned linear maps and tables. Subclasses of torch's own, so that tensor parallelism recognises them."""
 
+import torch
+import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -21,6 +23,32 @@ class Linear(nn.Linear):
 
     def forward(self, x: Float[Tensor, "... i"]) -> Float[Tensor, "... o"]:
         return super().forward(x)
+
+
+class ExpertLinear(nn.Module):
+    r"""A learned linear map for each expert; every row goes through the map of its own expert.
+
+    Rows are sorted by expert, multiplied group by group, and put back: each expert's matrix is read once.
+
+    Equation:
+        \out_{t,a} = \port{x}_{t,a}\,\param{weight}_{\port{experts}_{t,a}}^{\top}
+
+    Dtype: the dtype of the weights; accumulation is the kernel's.
+    """
+
+    def __init__(self, experts: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(experts, outputs, inputs))
+
+    def forward(self, x: Float[Tensor, "B T A i"], experts: Int[Tensor, "B T A"]) -> Float[Tensor, "B T A o"]:
+        rows, own = x.flatten(0, 2), experts.flatten()
+        if x.dtype == torch.float64:  # the grouped kernel has no float64: each row's own matrix is fetched
+            return torch.einsum("pi,poi->po", rows, self.weight[own]).unflatten(0, x.shape[:3])
+        order = own.argsort(stable=True)
+        names = torch.arange(self.weight.shape[0], device=own.device)
+        ends = torch.searchsorted(own[order], names, right=True).int()
+        grouped = F.grouped_mm(rows[order], self.weight.transpose(1, 2), offs=ends)
+        return torch.empty_like(grouped).index_copy(0, order, grouped).unflatten(0, x.shape[:3])
 
 
 class Embedding(nn.Embedding):

@@ -69,6 +69,24 @@ class RopeScale(nn.Module):
         return torch.where((wavelength >= shortest) & (wavelength <= longest), blended, ends)
 
 
+class RopeLinearScale(nn.Module):
+    r"""Slows every rotation by one factor, so that a context that much longer stays within known angles.
+
+    Equation:
+        \out = \frac{\port{frequencies}}{\const{factor}}
+
+    Dtype: float32.
+    Sources: Chen et al., position interpolation, 2023.
+    """
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, frequencies: Float32[Tensor, "half_E"]) -> Float32[Tensor, "half_E"]:
+        return frequencies / self.factor
+
+
 class RopeTable(nn.Module):
     r"""Turns each position into one angle a pair, and tabulates its cosine and sine.
 
@@ -101,3 +119,25 @@ class Rotate(nn.Module):
         cos, sin = rope.cos[:, :, None, :], rope.sin[:, :, None, :]
         even, odd = upcast(x).unflatten(-1, (-1, 2)).unbind(-1)
         return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2).type_as(x)
+
+
+class RotateHalves(nn.Module):
+    r"""Rotates feature i of a head's first half with feature i of its second half by their position's angle.
+
+    The same turns as in adjacent pairs, with the features of a head in another order: rows of a projection that was
+    trained for one form have to be reordered for the other.
+
+    Equation:
+        \begin{aligned}
+        \out_{i} &= \port{x}_{i}\,\port{rope.cos}_i - \port{x}_{i+E/2}\,\port{rope.sin}_i \\
+        \out_{i+E/2} &= \port{x}_{i+E/2}\,\port{rope.cos}_i + \port{x}_{i}\,\port{rope.sin}_i
+        \end{aligned}
+
+    Dtype: cosines and sines are rounded to the input's dtype, in which the products and sums are taken.
+    Sources: half-split pairs, as in the code of transformers.
+    """
+
+    def forward(self, x: Float[Tensor, "B T H E"], rope: RotaryTable) -> Float[Tensor, "B T H E"]:
+        cos, sin = rope.cos[:, :, None, :].type_as(x), rope.sin[:, :, None, :].type_as(x)
+        first, second = x.chunk(2, -1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)

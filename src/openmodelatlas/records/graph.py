@@ -120,10 +120,12 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Parameter counts by what they count: every distinct element; the same without the token embedding table."""
+    """Parameter counts by what they count: every distinct element; the same without the token embedding table; those
+    that one position computes with, the whole embedding table included (all, but for experts that are not chosen)."""
 
     total: int
     without_embedding: int
+    active: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Nodes and tensors of a graph, from the calls of a run and the page table."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +15,11 @@ from openmodelatlas.records.graph import (
     Parameters,
     ParameterTensor,
     Port,
-    Region,
     Size,
 )
 from openmodelatlas.records.plain_math import symbol_text
 from openmodelatlas.trace import docs
-from openmodelatlas.trace.regions import constants
+from openmodelatlas.trace.regions import BLOCKS, Census, constants
 from openmodelatlas.trace.run import Call, PortValue
 from openmodelatlas.trace.symbolic import SymbolicRun
 from openmodelatlas.trace.wiring import PortKey, Wiring
@@ -35,11 +35,12 @@ class NodeBuilder:
         variant: Variant,
         table: Mapping[str, Any],
         axes: Mapping[str, int],
-        regions: tuple[Region, ...],
+        found: Census,
         run: SymbolicRun,
     ) -> None:
-        self.variant, self.table, self.axes, self.run = variant, table, axes, run
-        self.wiring = Wiring(run.calls, regions)
+        self.variant, self.table, self.axes, self.found, self.run = variant, table, axes, found, run
+        self.names = {region.name for region in found.regions}
+        self.wiring = Wiring(run.calls, [found.region_of(index) for index in found.shortest])
         self.rows_used: set[tuple[str, str]] = set()
         self.homes: dict[str, PortKey] = {}
         self.values: dict[PortKey, PortValue] = {}
@@ -69,7 +70,8 @@ class NodeBuilder:
     def nodes(self) -> Iterator[Node]:
         """The model, then every container and op in call order."""
         for call in self.run.calls.values():
-            yield self._node(call)
+            if not self.wiring.is_repeated(call.path):
+                yield self._node(call)
 
     def _node(self, call: Call) -> Node:
         assert call.module is not None
@@ -94,8 +96,8 @@ class NodeBuilder:
             constants=numbers,
             dtype_note=page.dtype,
             parameters=self._parameters(call.path, call.module),
-            inputs=tuple(self._port((call.path, p.name)) for p in call.inputs),
-            outputs=tuple(self._port((call.path, p.name)) for p in call.outputs),
+            inputs=self._ports(call.path, call.inputs),
+            outputs=self._ports(call.path, call.outputs),
             flops=self._flops(call),
             region=self.wiring.region(call.path),
             children=tuple(self.wiring.id(path) for path in call.children),
@@ -106,13 +108,22 @@ class NodeBuilder:
         )
 
     def _flops(self, call: Call) -> str:
-        """A call's own FLOPs; the model's count every block of every region, not the one that was run."""
+        """A call's own FLOPs; the model's count every block of every region, not those that were run."""
         if call.path:
             return self.run.flops(call)
         total = call.flops
         for prefix, region in self.wiring.prefixes.items():
-            total = total + (region.count - 1) * self.run.calls[prefix].flops
+            times = 0 if prefix in self.wiring.repeated else region.count
+            total = total + (times - 1) * self.run.calls[prefix].flops
         return str(self.run.size(total))
+
+    def _ports(self, path: str, values: Sequence[PortValue]) -> tuple[Port, ...]:
+        """One port a name: buffers of a region's second block in the run stand under the same name as the first's."""
+        found: dict[str, Port] = {}
+        for value in values:
+            port = self._port((path, value.name))
+            found.setdefault(port.port, port)
+        return tuple(found.values())
 
     def _port(self, key: PortKey) -> Port:
         value, wiring = self.values[key], self.wiring
@@ -121,7 +132,7 @@ class NodeBuilder:
         shape = tuple(self.run.size(n) for n in value.shape)
         axes = tuple(row["axes"])
         self._check_axes(home, axes, shape)
-        source = wiring.feeds.get(key)
+        source = self._source(key)
         own = wiring.text(key)
         return Port(
             port=wiring.port(key),
@@ -136,6 +147,14 @@ class NodeBuilder:
             alias_of=None if own == home else home,
             written=value.written,
         )
+
+    def _source(self, key: PortKey) -> PortKey | None:
+        """What feeds a port. A region's input comes from the block before the region's first, wherever that was run."""
+        source, region = self.wiring.feeds.get(key), self.wiring.prefixes.get(key[0])
+        if region is None or region.indices[0] == 0 or self.wiring.port(key) != "in":
+            return source
+        before = self.found.region_of(region.indices[0] - 1)
+        return next((path, "out") for path, r in self.wiring.prefixes.items() if r == before)
 
     def _check_axes(self, tensor: str, axes: tuple[str, ...], shape: tuple[Size, ...]) -> None:
         sizes = tuple(self.axis_size(a) for a in axes)
@@ -192,8 +211,8 @@ class NodeBuilder:
         node = self.wiring.id(call.path)
         if kind == "param":
             full = f"{node}.{name}".lstrip(".")
-            row = self.table["parameters"].get(full)
-            return row and docs.Symbol(row["symbol"], full, (full.rpartition(".")[0],))
+            known = self._key("parameters", full) in self.table["parameters"]
+            return docs.Symbol(self._row("parameters", full)["symbol"], full, (node,)) if known else None
         ports = call.outputs if kind == "out" else call.inputs
         match = next((p for p in ports if p.name == name), None)
         if match is None:
@@ -264,20 +283,36 @@ class NodeBuilder:
             and self.wiring.fed_by(key, home)
         ]
         region = self.wiring.prefixes.get(home[0])
-        if region and region.count > 1 and home not in self.wiring.inputs:
-            found.append(f"{region.name}:in")
+        if region and home not in self.wiring.inputs:
+            last = max(index for r in self.found.regions for index in r.indices)
+            following = (self.found.region_of(index + 1) for index in region.indices if index < last)
+            found += [f"{name}:in" for name in dict.fromkeys(r.name for r in following)]
         return tuple(dict.fromkeys(found))
 
     # the table
 
+    def parameter_axes(self, name: str) -> tuple[str, ...]:
+        """The axes of a parameter of the whole model, by its full name."""
+        match = re.match(rf"{BLOCKS}\.(\d+)(?=\.)", name)
+        if match is not None:
+            name = self.found.region_of(int(match[1])).name + name[match.end() :]
+        return tuple(self._row("parameters", name)["axes"])
+
+    def _key(self, section: str, name: str) -> str:
+        """The row that stands for `name`: its own, or the one that `block` stands for every region in."""
+        if name in self.table[section]:
+            return name
+        return re.sub(rf"(?<![\w.])(:cache\.)?({'|'.join(self.names)})(?=[.:]|$)", r"\1block", name)
+
     def _row(self, section: str, name: str) -> Mapping[str, Any]:
+        key = self._key(section, name)
         try:
-            row: Mapping[str, Any] = self.table[section][name]
+            row: Mapping[str, Any] = self.table[section][key]
         except KeyError:
             raise DefinitionError(
                 f"the page table has no row under [{section}]",
                 where=f"models/{self.variant.family}.pages.toml",
                 expected=name or '""',
             ) from None
-        self.rows_used.add((section, name))
+        self.rows_used.add((section, key))
         return row

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +25,24 @@ FULL_DEPTH = (2, 3, 5)
 
 @dataclass(frozen=True)
 class Census:
-    """What the full-depth run says: the regions, and the distinct parameters of the whole model."""
+    """What the full-depth run says: the regions, and the distinct parameters of the whole model with their sizes."""
 
     regions: tuple[Region, ...]
     total: int
     without_embedding: int
+    parameters: Mapping[str, int]
+
+    @property
+    def shortest(self) -> tuple[int, ...]:
+        """Blocks that show every kind between the right neighbours: the first of each region, in order, and the last
+        block of all, behind which the model goes on."""
+        firsts = [region.indices[0] for region in self.regions]
+        last = max(index for region in self.regions for index in region.indices)
+        return tuple(firsts if self.region_of(last) == self.regions[-1] else [*firsts, last])
+
+    def region_of(self, index: int) -> Region:
+        """The region that a block lies in."""
+        return next(region for region in self.regions if index in region.indices)
 
 
 def empty_cache(variant: Variant, blocks: int, batch: Any, positions: Any, slots: Any) -> Cache:
@@ -50,11 +63,12 @@ def census(variant: Variant) -> Census:
         cache = empty_cache(variant, len(blocks), batch, positions, slots)
     tracer(tokens, tokens.clone(), cache)
     embedding = {id(p) for p in model.get_submodule("embed").parameters()}
-    unique = {id(p): p.numel() for p in model.parameters()}
+    unique = dict(model.named_parameters())
     return Census(
         regions(blocks, tracer.calls),
-        sum(unique.values()),
-        sum(n for key, n in unique.items() if key not in embedding),
+        sum(p.numel() for p in unique.values()),
+        sum(p.numel() for p in unique.values() if id(p) not in embedding),
+        {name: p.numel() for name, p in unique.items()},
     )
 
 
@@ -66,7 +80,8 @@ def regions(blocks: nn.ModuleList, calls: dict[str, Call]) -> tuple[Region, ...]
     groups: dict[str, list[int]] = {}
     for index in range(len(blocks)):
         root = f"{BLOCKS}.{index}"
-        groups.setdefault(subtree_hash(root, inside[root]), []).append(index)
+        given = surroundings(root, calls)
+        groups.setdefault(subtree_hash(root, inside[root], given), []).append(index)
     named: list[Region] = []
     for digest, indices in groups.items():
         name = snake_case(type(blocks[indices[0]]).__name__)
@@ -89,9 +104,21 @@ def independent(blocks: list[nn.Module]) -> bool:
     return len(owners) == len(set(owners))
 
 
-def subtree_hash(root: str, calls: Iterable[Call]) -> str:
-    """sha256 over everything that a block's calls compute, with paths relative to the block."""
-    facts = [call_facts(call, root) for call in calls]
+def surroundings(root: str, calls: Mapping[str, Call]) -> list[Any]:
+    """What feeds a block from outside, but for the stream, its first argument: two blocks that read different tables
+    or masks are not of one kind. The block's own number in a cache's port is left out."""
+    stream = calls[root].inputs[0].name
+    fed = {port: source for (path, port), source in calls[""].feeds.items() if path == root and port != stream}
+    own = root.removeprefix(f"{BLOCKS}.")
+    return [
+        [port, source and [source[0], source[1].replace(f".{BLOCKS}.{own}.", f".{BLOCKS}.")]]
+        for port, source in sorted(fed.items())
+    ]
+
+
+def subtree_hash(root: str, calls: Iterable[Call], given: Sequence[Any] = ()) -> str:
+    """sha256 over everything that a block's calls compute and what they are given, with paths relative to the block."""
+    facts = [*(call_facts(call, root) for call in calls), *given]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 

@@ -22,6 +22,15 @@ from openmodelatlas.errors import DefinitionError
 Hook = Callable[..., Any]
 
 
+def grouped_product_flops(rows: Any, matrices: Any, *_args: Any, **_more: Any) -> Any:
+    """Every row goes through one matrix of the stack, whichever it is."""
+    return 2 * rows.shape[0] * matrices.shape[-2] * matrices.shape[-1]
+
+
+FORMULAS = {**flop_registry, torch.ops.aten._grouped_mm: grouped_product_flops}
+"""FLOPs by operator: those that torch knows, and the one it lacks."""
+
+
 @dataclass
 class PortValue:
     """One port of one call with the tensor's sizes (integers or SymInts) and dtype."""
@@ -159,8 +168,8 @@ class Tracer(TorchDispatchMode):
         out, call = func(*args, **(kwargs or {})), self._stack[-1]
         if self._quiet:
             return out
-        if func._overloadpacket in flop_registry:
-            call.flops = call.flops + flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=out)
+        if func._overloadpacket in FORMULAS:
+            call.flops = call.flops + FORMULAS[func._overloadpacket](*args, **(kwargs or {}), out_val=out)
         if call.module is not None and not call.is_op and any(isinstance(t, Tensor) for t in tree_leaves(out)):
             call.glue.append(str(func))
         return out

@@ -39,7 +39,7 @@ class SymbolicRun:
 
 
 def symbolic_run(variant: Variant, found: Census) -> SymbolicRun:
-    """Run one block of each region on fake tensors whose batch, positions and slots are symbols."""
+    """Run the shortest model that has every kind of block; its batch, positions and slots are symbols."""
     env = ShapeEnv()
     names: dict[sympy.Symbol, sympy.Symbol] = {}
 
@@ -53,9 +53,9 @@ def symbolic_run(variant: Variant, found: Census) -> SymbolicRun:
         batch, positions, slots = symbol("B"), symbol("T"), symbol("S")
         model = variant.build("cpu")
         blocks: nn.ModuleList = getattr(model, BLOCKS)
-        setattr(model, BLOCKS, nn.ModuleList(blocks[region.indices[0]] for region in found.regions))
+        setattr(model, BLOCKS, nn.ModuleList(blocks[index] for index in found.shortest))
         tokens = torch.empty(batch, positions, dtype=torch.long)
-        cache: Cache = empty_cache(variant, len(found.regions), batch, positions, slots)
+        cache: Cache = empty_cache(variant, len(found.shortest), batch, positions, slots)
         tracer = Tracer(model)
         tracer(tokens, torch.empty(batch, positions, dtype=torch.long), cache)
     if env.guards:

@@ -15,8 +15,10 @@ class Wiring:
     """Names nodes, ports and tensors of a run. Paths are the run's own; ids are in region form (`block.attention`)."""
 
     def __init__(self, calls: Mapping[str, Call], regions: Sequence[Region]) -> None:
+        """`regions`: the region of each block of the run; one that is there twice is drawn once, by its first block."""
         self.calls = calls
         self.prefixes = {f"{BLOCKS}.{i}": region for i, region in enumerate(regions)}
+        self.repeated = {p for i, (p, r) in enumerate(self.prefixes.items()) if r in regions[:i]}
         self.feeds: dict[PortKey, PortKey | None] = {}
         self.inputs: set[PortKey] = set()
         for call in calls.values():
@@ -71,7 +73,11 @@ class Wiring:
     def fed_by(self, key: PortKey, home: PortKey) -> bool:
         """Whether the value of `key` is the one at home in `home`; a region's input looks at what feeds it."""
         source = self.feeds.get(key)
-        return source is not None and self.canonical(source) == home
+        return source is not None and self.text(self.canonical(source)) == self.text(home)
+
+    def is_repeated(self, path: str) -> bool:
+        """Whether a path lies in a block whose region an earlier block shows."""
+        return any(path == p or path.startswith(p + ".") for p in self.repeated)
 
     def _is_region_input(self, key: PortKey) -> bool:
         return key[0] in self.prefixes and self.port(key) == "in"
