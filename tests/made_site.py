@@ -56,7 +56,7 @@ def missing(claim: str, pin: Pin) -> PinReport:
 def page(name: str, report: Callable[[str, Pin], PinReport] = found) -> ModelPage:
     """A model with its real map and claims, every pin answered by `report`."""
     model = find.model(name)
-    claims = find.claims(model)
+    claims = find.shown(model)
     reports = {c.id: tuple(report(c.id, pin) for pin in (c.pin, *c.also)) for c in claims}
     graph = annotate(maps.graph(name), reports, claims)
     return ModelPage(release=find.release(model.release), model=model, provenance=find.provenance(model), graph=graph)

@@ -170,7 +170,7 @@ def annotated(
     from openmodelatlas.evidence.resolve import resolve
 
     found = find.model(name)
-    claims = find.claims(found)
+    claims = find.shown(found)
     made = graph(name, progress=progress)
     return annotate(made, resolve(claims, mirror=mirror, offline=offline), claims, *runs(found))
 

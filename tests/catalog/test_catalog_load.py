@@ -50,6 +50,7 @@ def test_the_sample_is_right() -> None:
         ('"1111', '"x111', "lines"),
         ('at = "git"', 'at = "elsewhere"', "unknown place.*elsewhere"),
         ('contextual = ["b"]', 'contextual = ["a"]', "direct and contextual"),
+        ('contextual = ["b"]', 'contextual = ["b"]\ncaveat = "no"', "a caveat about what a node computes.*one"),
         ('"a" = "x"', '"c" = "x"', "expression for a node not claimed.*c"),
         ('path = "thing.py"', 'path = "../thing.py"', "path"),
         ('path = "thing.py"', 'path = "-thing.py"', "path"),

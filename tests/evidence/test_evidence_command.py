@@ -15,7 +15,7 @@ def test_without_any_source_the_command_says_what_is_missing(
 ) -> None:
     assert main(["evidence", "llama-3.1-8b", "--offline"]) == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[-1].startswith("excerpts 0 of 53")
+    assert out.splitlines()[-1].startswith("excerpts 0 of 54")
     assert "block-residuals" in out
     assert "236–248" in out
     assert "258–269, 298–302" in out

@@ -170,7 +170,7 @@ def test_without_text_pins_stay_and_excerpts_go(tmp_path: Path) -> None:
     out = tmp_path / "out"
     summary = build([made_site.page("llama-3-8b", made_site.missing)], [], out)
     assert summary.excerpts[0] == 0 < summary.excerpts[1]
-    assert summary.claims == {"not verified": summary.claims["not verified"]}
+    assert summary.claims == {"conflict": 1, "not verified": summary.claims["not verified"]}  # the list's caveat
     page = read(out / "llama-3-8b" / "block--out.html")
     assert "pinned revision a0940f9cf706 ↗ · lines 236–248" in page.text
     assert not page.excerpts

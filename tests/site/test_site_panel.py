@@ -41,7 +41,7 @@ SIZES = {"check": "sizes", "tier": "full-size on the meta device", "claims": (LI
 def page(*runs: VerificationRecord, model: str = "llama-3.1-8b", stale: tuple[str, ...] = (), **more: Any) -> ModelPage:
     """A model with made-up runs, all of its pins found."""
     plain = made_site.page(model)
-    claims = find.claims(plain.model)
+    claims = find.shown(plain.model)
     reports = {c.id: tuple(made_site.found(c.id, pin) for pin in (c.pin, *c.also)) for c in claims}
     graph = annotate(plain.graph, reports, claims, runs, stale)
     return dataclasses.replace(plain, graph=graph, runs=runs, stale=stale, **more)
@@ -107,6 +107,25 @@ def test_no_run_on_real_weights_is_said_where_there_is_none() -> None:
 def test_a_claim_in_conflict_is_named() -> None:
     lines = rows(page(model="llama-3.2-1b"))["reference code"].lines
     assert Line("claim scaled-rope: sources disagree", state="conflict") in lines
+
+
+def test_a_caveat_about_the_list_is_shown_and_leaves_the_row_its_state() -> None:
+    for made, state in ((page(), "read"), (page(run(**SIZES)), "verified")):
+        row = rows(made)["configuration"]
+        assert row.state == state
+        assert [line.words.partition(":")[0] for line in row.lines if line.state == "conflict"] == [
+            "llama-models==0.3.0, sku_list.py 18, 131–148"
+        ]
+        assert "Against it: Meta's own card" in row.lines[-1].words
+        assert not any("listed" in line.words for line in rows(made)["reference code"].lines)
+    assert all(line.state is None for line in rows(page(model="smollm2-135m"))["configuration"].lines)
+
+
+def test_a_caveat_is_no_code_of_the_model() -> None:
+    node = page().graph.by_id[""]
+    assert [c.state for c in node.claims if c.id == "listed-llama-2-7b"] == ["conflict"]
+    assert not any(first <= 140 <= last for code in node.code for first, last in code.lines if "sku" in code.path)
+    assert {code.state for code in node.code} == {"read"}
 
 
 def test_a_checkpoint_verifies_what_its_report_has_a_check_for() -> None:

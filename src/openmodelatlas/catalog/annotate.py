@@ -27,10 +27,10 @@ def annotate(
 
     `records` are verification runs of the model, `stale` the names of those whose subject has changed since.
 
-    `claims` are those of the graph's model unless given. An op's or container's claims come down to the tensors that it
-    makes as contextual. A claim about a node that the map doesn't have is a CatalogError.
+    `claims` are all that are shown of the graph's model unless given. An op's or container's claims come down to the
+    tensors that it makes as contextual. A claim about a node that the map doesn't have is a CatalogError.
     """
-    made = tuple(find.claims(find.model(graph.model)) if claims is None else claims)
+    made = tuple(find.shown(find.model(graph.model)) if claims is None else claims)
     _check(graph, made)
     proved = {name for r in records if r.outcome == "passed" and r.check not in stale for name in r.claims}
     nodes = [_node(node, made, reports, proved) for node in graph.nodes]
@@ -126,7 +126,7 @@ def _standing(node: Node, graded: Sequence[tuple[Claim, Grade]]) -> list[Claim]:
     """The claims whose lines are a node's code: those that compute it, else all that show where it stands."""
     makers = {node.id, node.id.rpartition(":")[0]} if node.kind == "tensor" else {node.id}
     direct = [claim for claim, _ in graded if makers & set(claim.direct)]
-    return direct or [claim for claim, _ in graded]
+    return direct or [claim for claim, _ in graded if not claim.caveat]
 
 
 def _code(claims: Sequence[Claim], states: Mapping[str, State]) -> tuple[CodePin, ...]:

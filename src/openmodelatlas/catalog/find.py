@@ -65,12 +65,25 @@ def claims(of: Model) -> tuple[Claim, ...]:
     known = {c.id for c in reference(of.reference).claims}
     if stray := dropped - known:
         raise CatalogError("a deviation drops an unknown claim", where=f"{of.id}: {', '.join(sorted(stray))}")
-    chosen = [c for c in reference(of.reference).claims if c.id not in dropped]
+    chosen = [c for c in reference(of.reference).claims if c.id not in dropped and not c.caveat]
     extra = [of.configuration.claim, *(d.claim for d in of.deviations)]
     chosen += [claim(name) for name in extra if name is not None]
     if stray := set(of.conflicts) - {c.id for c in chosen}:
         raise CatalogError("a conflict with a claim that is not made", where=f"{of.id}: {', '.join(sorted(stray))}")
     return tuple(replace(c, conflict=of.conflicts.get(c.id)) for c in chosen)
+
+
+def caveats(of: Model) -> tuple[Claim, ...]:
+    """What speaks against the file that the model's configuration is pinned to, though not against its lines there."""
+    if of.configuration.claim is None:
+        return ()
+    place = claim(of.configuration.claim).pin.place
+    return tuple(c for ref in references().values() for c in ref.claims if c.caveat and c.pin.place == place)
+
+
+def shown(of: Model) -> tuple[Claim, ...]:
+    """All that a model's pages show: the claims made of it, then the caveats about where its numbers come from."""
+    return claims(of) + caveats(of)
 
 
 def provenance(of: Model) -> Provenance:
@@ -83,5 +96,6 @@ def provenance(of: Model) -> Provenance:
         deviations=tuple((d, claim(d.claim) if d.claim else None) for d in of.deviations),
         configuration=of.configuration,
         configuration_claim=claim(of.configuration.claim) if of.configuration.claim else None,
+        caveats=caveats(of),
         not_verified=of.not_verified,
     )

@@ -110,7 +110,7 @@ def _must(entry: Entry, key: str, holds: bool) -> None:
 
 
 def _claim(entry: Entry, reference: str, places: Mapping[str, Place]) -> Claim:
-    identity = entry.take("id", str)
+    identity, caveat = entry.take("id", str), entry.take("caveat", str, None)
     entry.where += f": claim {identity}"
     record = Claim(
         id=identity,
@@ -121,9 +121,12 @@ def _claim(entry: Entry, reference: str, places: Mapping[str, Place]) -> Claim:
         direct=entry.strings("direct"),
         contextual=entry.strings("contextual"),
         expressions=entry.take("expressions", dict, {}),
-        conflict=None,
+        conflict=caveat,
+        caveat=caveat is not None,
     )
     entry.end()
+    if record.caveat and (record.direct or record.expressions):
+        raise CatalogError("a caveat about what a node computes", where=entry.where)
     if both := set(record.direct) & set(record.contextual):
         raise CatalogError("direct and contextual at once", where=f"{entry.where}: {', '.join(sorted(both))}")
     if stray := set(record.expressions) - set(record.direct + record.contextual):

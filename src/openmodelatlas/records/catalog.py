@@ -125,6 +125,7 @@ class Provenance:
     """All that the sentence "Reference code ..., which computes as ... but for ..." needs, for one model.
 
     `own`: the reference is the release's own code. `deviations` come with the claim that pins each, where there is one.
+    `caveats` tell how far the file of the configuration is to be trusted.
     """
 
     reference: Reference
@@ -133,6 +134,7 @@ class Provenance:
     deviations: tuple[tuple[Deviation, Claim | None], ...]
     configuration: Configuration
     configuration_claim: Claim | None
+    caveats: tuple[Claim, ...]
     not_verified: tuple[str, ...]
 
 

@@ -49,7 +49,8 @@ class Claim:
     """A sentence about nodes of a map, with the pin that it stands on and the other places that say the same.
 
     `direct`: nodes whose op is computed in the pinned lines; `contextual`: nodes whose standing the lines show.
-    `expressions`: by node id, the reference's own line, shortened with an ellipsis.
+    `expressions`: by node id, the reference's own line, shortened with an ellipsis. A `caveat` says nothing of a map:
+    it tells how far the file is to be trusted, and `conflict` is what speaks against it.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Claim:
     contextual: tuple[str, ...]
     expressions: Mapping[str, str]
     conflict: str | None
+    caveat: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from openmodelatlas.records.evidence import NodeClaim, State
 from openmodelatlas.records.report import CheckpointRecord, OwnRecord, Report
 from openmodelatlas.records.verification import VerificationRecord
 from openmodelatlas.site.inputs import ModelPage
+from openmodelatlas.site.words import pin_words
 
 HEADER, REAL = "header match", "real weights"
 SCALING = "rope.scale"
@@ -53,7 +54,8 @@ def _code(page: ModelPage) -> Row:
     """By runs beside the code that its claims are pinned to; without one, by the pinned lines that were found."""
     name = "reference code"
     own = page.model.configuration.claim
-    claims = [claim for key, claim in _claims(page).items() if key != own]
+    caveats = {claim.id for claim in page.provenance.caveats}
+    claims = [claim for key, claim in _claims(page).items() if key != own and key not in caveats]
     sources = {report.pin.place.source for claim in claims for report in (claim.pin, *claim.also)}
     beside = [r for r in page.runs if any(s in yardstick.name for yardstick in r.references for s in sources)]
     runs = [r for r in beside if own not in r.claims]
@@ -71,7 +73,8 @@ def _code(page: ModelPage) -> Row:
 
 
 def _configuration(page: ModelPage) -> Row:
-    """By a run that proves the claim on the maker's list, else as that claim or the catalogue's entry has it."""
+    """By a run that proves the claim on the maker's list, else as that claim or the catalogue's entry has it. What
+    speaks against the list elsewhere in it is shown, and does not change what is known of these lines."""
     entry = page.model.configuration
     runs = [r for r in page.runs if entry.claim is not None and entry.claim in r.claims]
     counts = [r for r in page.runs if r.check == "parity_count"]
@@ -83,6 +86,8 @@ def _configuration(page: ModelPage) -> Row:
     lines += [Line(f"its count of parameters only: {w.words}", w.tier, w.state) for w in _ran(page, counts)]
     if entry.note:
         lines.append(Line(entry.note))
+    for c in page.provenance.caveats:
+        lines.append(Line(f"{pin_words(c.pin)}: {c.statement} Against it: {c.conflict}", state="conflict"))
     return Row("configuration", state, tuple(lines))
 
 

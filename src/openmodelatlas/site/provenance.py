@@ -5,12 +5,10 @@ from html import escape
 
 from openmodelatlas.catalog.annotate import url_of
 from openmodelatlas.records.catalog import Deviation
-from openmodelatlas.records.evidence import Claim, Pin
+from openmodelatlas.records.evidence import Claim
 from openmodelatlas.site.inputs import ModelPage
 from openmodelatlas.site.panel import Row
-from openmodelatlas.site.words import lines_words
-
-SHORT = 7
+from openmodelatlas.site.words import SHORT, pin_words
 
 
 def provenance_line(page: ModelPage, verdict: str = "", rows: Sequence[Row] = ()) -> str:
@@ -50,28 +48,17 @@ def _pin(claim: Claim) -> str:
     """`meta-llama/llama-models @ 5fdf831, model.py 45–69`: the repository's name for the lines if it has one."""
     pins = [claim.pin, *(pin for pin in claim.also if pin.place.blob == claim.pin.place.blob)]
     pin = next((pin for pin in pins if pin.place.kind == "git"), claim.pin)
-    words = f"{_place(pin)}, {pin.place.path.rpartition('/')[2]} {_lines(pin)}"
+    words = pin_words(pin)
     if pin.place.kind != "git":
         return escape(words)
     url = url_of(pin.place, (pin.ranges[0].first, pin.ranges[-1].last))
     return f'<a href="{url}" rel="noreferrer">{escape(words)}</a>'
 
 
-def _place(pin: Pin) -> str:
-    if pin.place.kind == "wheel":
-        return f"{pin.place.source}=={pin.place.revision}"
-    return f"{pin.place.source} @ {pin.place.revision[:SHORT]}"
-
-
-def _lines(pin: Pin) -> str:
-    return ", ".join(lines_words(part.first, part.last) for part in pin.ranges)
-
-
 def _configuration(page: ModelPage) -> str:
     made = page.provenance
     if made.configuration_claim is not None:
-        pin = made.configuration_claim.pin
-        return escape(f"{_place(pin)}, {pin.place.path.rpartition('/')[2]} {_lines(pin)}")
+        return escape(pin_words(made.configuration_claim.pin))
     return escape(made.configuration.source)
 
 

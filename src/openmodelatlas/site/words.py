@@ -1,7 +1,11 @@
 """Numbers, shapes, names of files: how the records are put into words."""
 
+from openmodelatlas.records.evidence import Pin
 from openmodelatlas.records.graph import Constant, Graph, Node, Region
 from openmodelatlas.records.shapes import axis_text, axis_word
+
+SHORT = 7
+"""Digits of a revision that a line of text shows."""
 
 AXIS_MEANINGS = tuple(
     (axis, axis_word(axis), meaning)
@@ -64,6 +68,16 @@ def size_words(count: int) -> str:
 def lines_words(first: int, last: int) -> str:
     """`236–248`, or one number."""
     return f"{first}" if first == last else f"{first}–{last}"
+
+
+def pin_words(pin: Pin) -> str:
+    """`llama-models==0.3.0, sku_list.py 19, 231–248`, or with the repository and the first digits of its revision."""
+    place = pin.place
+    name = (
+        f"{place.source}=={place.revision}" if place.kind == "wheel" else f"{place.source} @ {place.revision[:SHORT]}"
+    )
+    lines = ", ".join(lines_words(part.first, part.last) for part in pin.ranges)
+    return f"{name}, {place.path.rpartition('/')[2]} {lines}"
 
 
 def file_of(node_id: str) -> str:

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     model = find.model(args.model)
     show = Show()
     try:
-        reports = resolve(find.claims(model), mirror=args.mirror, offline=args.offline, progress=show)
+        reports = resolve(find.shown(model), mirror=args.mirror, offline=args.offline, progress=show)
     finally:
         show.close()
     statuses: Counter[str] = Counter(report.status for rows in reports.values() for report in rows)
