@@ -1,5 +1,6 @@
 """`oma verify` and `oma run`: what they print where, and their exit codes for every bad input."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -8,12 +9,18 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny
 from gguf_writer import File
 
+from openmodelatlas.catalog import find, records
 from openmodelatlas.cli.main import main
+from openmodelatlas.errors import FetchError
+from openmodelatlas.records.verification import VerificationRecord
+from openmodelatlas.verify import definition_hash
+from openmodelatlas.verify import model as model_checks
 
 Write = Callable[..., Path]
 OMA = [sys.executable, "-m", "openmodelatlas.cli.main"]
@@ -101,6 +108,57 @@ def test_empty_prompt_and_bad_options(tiny_checkpoint: Path, capsys: pytest.Capt
         with pytest.raises(SystemExit) as caught:
             main(["run", str(tiny_checkpoint), "x", *option])
         assert caught.value.code == 2
+
+
+def kept(monkeypatch: pytest.MonkeyPatch, *found: VerificationRecord) -> None:
+    """A check that cannot run here, and these records from before."""
+
+    def no_file(*_: object) -> None:
+        raise FetchError("no route had the file", where="model.py")
+
+    monkeypatch.setattr(model_checks.check("located"), "run", no_file)
+    monkeypatch.setattr(records, "records", lambda: found)
+
+
+def before(**changes: Any) -> VerificationRecord:
+    made = next(r for r in records.of("llama-3-8b") if r.check == "located")
+    model = find.model("llama-3-8b")
+    fresh = {"definition": definition_hash.definition("llama"), "entry": definition_hash.entry(model)}
+    return dataclasses.replace(made, **fresh | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, "kept, not re-run: passed on 2026-11-30 [tiny random weights]"),
+        ({"outcome": "failed"}, "kept, not re-run: failed on 2026-11-30 [tiny random weights]"),
+        (
+            {"definition": "other"},
+            "kept, not re-run: passed on 2026-11-30 [tiny random weights], and stale: the definition has changed",
+        ),
+    ],
+)
+def test_a_check_that_cannot_run_shows_what_is_kept_of_it(
+    changes: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept(monkeypatch, before(date="2026-11-30", detail="All nodes.\nLocated.", **changes))
+    assert main(["verify", "llama-3-8b", "--check", "located"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "----  located             not run: no route had the file: model.py",
+        f"        {says}",
+        "        it says: All nodes. Located.",
+        "llama-3-8b: 0 passed, 0 failed, 1 not run",
+    ]
+    assert main(["verify", "llama-3-8b", "--check", "located", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out) == []
+    assert err.splitlines()[1:] == ["oma verify: located was not run: no route had the file: model.py", f"  {says}"]
+
+
+def test_without_a_record_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    kept(monkeypatch)
+    assert main(["verify", "llama-3-8b", "--check", "located"]) == 1
+    assert capsys.readouterr().out.splitlines()[1] == "        no record of an earlier run is kept"
 
 
 def test_verify_the_demo(demo_checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

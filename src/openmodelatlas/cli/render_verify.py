@@ -1,6 +1,6 @@
 """The outcome of a model's checks, and the matrix of models and checks, as text."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,12 +12,16 @@ INFINITE = 1e300
 MARK = {"passed": "ok  ", "failed": "FAIL", "not applicable": "-   "}
 
 
-def rows(ran: "Ran", seconds: float) -> Iterator[str]:
-    """A line for the verdict, one for each place whose numbers matter, and what a reader must know."""
+def rows(ran: "Ran", seconds: float, kept: "VerificationRecord | None", stale: Sequence[str]) -> Iterator[str]:
+    """A line for the verdict, one for each place whose numbers matter, and what a reader must know. Where the check
+    could not run here: what its `kept` record says, if there is one, and why that may be `stale`."""
     if ran.reason is not None:
         yield f"-     {ran.check:<18}  does not apply: {ran.reason}"
     elif ran.error is not None:
         yield f"----  {ran.check:<18}  not run: {ran.error}"
+        yield f"        {kept_words(kept, stale)}"
+        if kept is not None and kept.detail:
+            yield f"        it says: {one_line(kept.detail)}"
     elif ran.record is not None:
         yield f"{MARK[ran.record.outcome]}  {ran.check:<18}  {ran.title}  [{ran.record.tier}, {seconds:.1f} s]"
         for where in _places(ran.record):
@@ -26,6 +30,19 @@ def rows(ran: "Ran", seconds: float) -> Iterator[str]:
         for sentence in ran.record.detail.split(". "):
             if "CONFLICT" in sentence:
                 yield f"        {sentence}"
+
+
+def kept_words(kept: "VerificationRecord | None", stale: Sequence[str]) -> str:
+    """What a record that was kept from an earlier run is worth, never to be taken for a run of now."""
+    if kept is None:
+        return "no record of an earlier run is kept"
+    aged = f", and stale: {'; '.join(stale)}" if stale else ""
+    return f"kept, not re-run: {kept.outcome} on {kept.date} [{kept.tier}]{aged}"
+
+
+def one_line(text: str) -> str:
+    """The same words without line breaks."""
+    return " ".join(text.split())
 
 
 def _places(record: "VerificationRecord") -> list[str]:

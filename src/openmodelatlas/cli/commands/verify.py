@@ -84,17 +84,19 @@ def _models(models: "Sequence[Model]", args: argparse.Namespace) -> int:
 
 def _model(model: "Model", args: argparse.Namespace, found: "list[VerificationRecord]") -> bool:
     """Run a model's checks and add their records; whether all of them could be run and passed."""
-    from openmodelatlas.catalog.records import place
-    from openmodelatlas.cli.render_verify import rows
-    from openmodelatlas.verify.model import run, write
+    from openmodelatlas.catalog.records import of, place
+    from openmodelatlas.cli.render_verify import kept_words, rows
+    from openmodelatlas.verify.model import run, stale, write
 
     passed, failed, left = 0, 0, 0
     print(f"checking {model.id}; references run in processes of their own", file=sys.stderr, flush=True)
     started = time.monotonic()
     for ran in run(model, args.check):
         seconds, started = time.monotonic() - started, time.monotonic()
+        kept = next((record for record in of(model.id) if record.check == ran.check), None)
+        aged = stale(kept) if kept is not None and ran.error is not None else ()
         if not args.json:
-            print("\n".join(rows(ran, seconds)), flush=True)
+            print("\n".join(rows(ran, seconds, kept, aged)), flush=True)
         left += ran.error is not None
         if ran.record is not None:
             found.append(ran.record)
@@ -105,6 +107,7 @@ def _model(model: "Model", args: argparse.Namespace, found: "list[VerificationRe
                 print(f"kept {place(ran.record)}", file=sys.stderr, flush=True)
         elif ran.error is not None and args.json:
             print(f"oma verify: {ran.check} was not run: {ran.error}", file=sys.stderr)
+            print(f"  {kept_words(kept, aged)}", file=sys.stderr)
     if not args.json:
         print(f"{model.id}: {passed} passed, {failed} failed, {left} not run")
     return not failed and not left
