@@ -1,17 +1,15 @@
 """Which model of the atlas a header describes: by its numbers, never by a name in it."""
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import torch
 
 from openmodelatlas.errors import CheckpointError
 from openmodelatlas.models import variants
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Header
-from openmodelatlas.weights.naming import NameTable, Scheme, name_table
+from openmodelatlas.weights.naming import NameTable, Scheme, has_names, name_table
+from openmodelatlas.weights.settings import readings, same, shallow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,36 +35,59 @@ class Identity:
 def identify(header: Header, scheme: Scheme = "gguf", candidates: Mapping[str, Variant] | None = None) -> Identity:
     """Hold the header against every candidate (default: all variants). CheckpointError if no family takes it."""
     pool = variants() if candidates is None else candidates
-    taken = {family: _belongs(header, name_table(family, scheme)) for family in {v.family for v in pool.values()}}
-    found = [(name, v, differences(header, v, scheme)) for name, v in pool.items() if taken[v.family]]
+    tables = {f: name_table(f, scheme) for f in {v.family for v in pool.values()} if has_names(f, scheme)}
+    taken = _nearest(header, [table for table in tables.values() if _belongs(header, table)])
+    found = [(name, v, differences(header, v, scheme)) for name, v in pool.items() if v.family in taken]
     if not found:
-        architecture = header.metadata.get("general.architecture")
-        known = ", ".join(sorted(taken))
+        key = next(iter(tables.values())).identity[0]
+        known = ", ".join(sorted({str(value) for table in tables.values() for value in _identities(table, key)}))
         raise CheckpointError(
-            "not an architecture of the atlas", where=header.path, expected=known, found=repr(architecture)
+            "not an architecture of the atlas",
+            where=header.path,
+            expected=known,
+            found=repr(header.metadata.get(key)),
         )
     nearest = min(found, key=lambda entry: len(entry[2]))
     matches = tuple(name for name, _, differing in found if not differing)
     return Identity(matches=matches, nearest=nearest[1], differences=nearest[2])
 
 
+def _identities(table: NameTable, key: str) -> tuple[Any, ...]:
+    return tuple(table.one_of[key]) if key in table.one_of else (table.must_equal[key],)
+
+
 def _belongs(header: Header, table: NameTable) -> bool:
-    key = next(iter(table.must_equal))
-    return same(header.metadata.get(key), table.must_equal[key])
+    """Whether the header says that it is of the family's kind; several families may share a kind."""
+    said = [key for key in table.identity if header.metadata.get(key) is not None]
+    agree = all(any(same(header.metadata[key], value) for value in _identities(table, key)) for key in said)
+    return agree and (bool(said) or not table.identity)
+
+
+def _nearest(header: Header, families: list[NameTable]) -> set[str]:
+    """Of families that share a kind, those that have a place for most of the header's tensors, then of its settings."""
+    if len(families) < 2:
+        return {table.family for table in families}
+    strangers = {table.family: _strangers(header, table) for table in families}
+    return {family for family, count in strangers.items() if count == min(strangers.values())}
+
+
+def _strangers(header: Header, table: NameTable) -> tuple[int, int]:
+    tensors = sum(not table.knows(tensor.name) for tensor in header.tensors)
+    held = [key for key in header.metadata if key in table.must_equal]
+    against = sum(not same(header.metadata[key], table.must_equal[key]) for key in held)
+    return tensors, against + sum(key not in header.metadata for key in table.required)
 
 
 def differences(header: Header, variant: Variant, scheme: Scheme = "gguf") -> tuple[Difference, ...]:
     """Where settings and kinds of tensors in the header contradict the variant; nothing if they do not."""
     table = name_table(variant.family, scheme)
-    found = []
-    for key, field in table.read.items():
-        value = header.metadata.get(key, table.absent.get(key))
-        expected = getattr(variant.config, field, None)
-        if value is None or expected is None or same(value, expected):
-            continue
-        found.append(Difference(field=field, key=key, expected=str(expected), found=str(value)))
+    found = [
+        Difference(field=r.field, key=r.key, expected=r.expected, found=str(r.value))
+        for r in readings(header.metadata, variant, table)
+        if not r.ok
+    ]
     stored = {t.name for t in header.tensors}
-    for what, name, expected in _presence(variant, table):
+    for what, name, expected in _presence(variant, table) if stored else ():
         if expected != (name in stored):
             state = ("absent", "stored")
             found.append(Difference(field=what, key=name, expected=state[expected], found=state[not expected]))
@@ -75,26 +96,14 @@ def differences(header: Header, variant: Variant, scheme: Scheme = "gguf") -> tu
 
 def _presence(variant: Variant, table: NameTable) -> list[tuple[str, str, bool]]:
     """Tensors that stand in a file only if the variant has a part: an unembedding of its own, scaled rotation."""
-    shallow = _shallow(variant)
-    parameters = dict(shallow.named_parameters())  # without repeats: a tied unembedding has no name of its own
-    modules = {path for path, _ in shallow.named_modules()}
+    model = shallow(variant)
+    parameters = dict(model.named_parameters())  # without repeats: a tied unembedding has no name of its own
+    modules = {path for path, _ in model.named_modules()}
+    copies = {c.stored for c in table.constants if c.copy_of is not None}
     rows = [
         (t.parameter.removesuffix(".weight"), t.stored, t.parameter in parameters)
         for t in table.tensors
-        if t.parameter == "unembed.weight"
+        if t.parameter == "unembed.weight" and (t.parameter in parameters or t.stored not in copies)
     ]
-    rows += [(c.owner, c.stored, c.owner in modules) for c in table.constants if c.owner is not None]
+    rows += [(c.owner, c.stored, c.owner in modules) for c in table.constants if c.owner is not None and c.equals]
     return rows
-
-
-def _shallow(variant: Variant) -> torch.nn.Module:
-    """The variant without its blocks, which is all that identification needs and costs no time."""
-    config = dataclasses.replace(variant.config, num_hidden_layers=0)
-    return dataclasses.replace(variant, config=config).build("meta")
-
-
-def same(value: Any, expected: Any) -> bool:
-    """Equal; a float also if both are the same float32, which is all that some formats keep."""
-    if isinstance(expected, float) and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return value == expected or bool(torch.tensor(value, dtype=torch.float32) == torch.tensor(expected).float())
-    return type(value) is type(expected) and value == expected

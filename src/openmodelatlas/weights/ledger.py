@@ -1,18 +1,29 @@
 """A checkpoint accounted for against a definition: every tensor both ways, every metadata key in one column."""
 
-import dataclasses
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Literal
 
 from torch import nn
 
 from openmodelatlas.models.variant import Variant
-from openmodelatlas.records.report import Finding, Header, Ledger, MetadataRow, StoredTensor, TensorRow
+from openmodelatlas.records.report import Finding, Header, Ledger, StoredTensor, TensorRow
 from openmodelatlas.weights.gguf import shown
-from openmodelatlas.weights.identify import same
-from openmodelatlas.weights.naming import INDEX, NameTable, Scheme, block_pattern, fill, name_table
+from openmodelatlas.weights.naming import (
+    EXPERT,
+    INDEX,
+    NameTable,
+    Scheme,
+    TensorName,
+    block_pattern,
+    fill,
+    name_table,
+    pieces,
+)
+from openmodelatlas.weights.settings import setting_findings, setting_rows
+from openmodelatlas.weights.steps import STACK
 
-LONGEST_VALUE = 120
+Status = Literal["matched", "missing", "surplus", "shape"]
 
 
 def account(header: Header, variant: Variant, scheme: Scheme = "gguf") -> Ledger:
@@ -24,7 +35,7 @@ def account(header: Header, variant: Variant, scheme: Scheme = "gguf") -> Ledger
     return Ledger(
         model=variant.name,
         rows=rows,
-        metadata=_metadata_rows(header, variant, table),
+        metadata=setting_rows(header.metadata, variant, table),
         parameters=sum(counted.values()),
         stored_bytes=sum(t.bytes for t in header.tensors),
     )
@@ -36,25 +47,42 @@ def _tensor_rows(header: Header, model: nn.Module, table: NameTable) -> tuple[Te
     for name, parameter in model.named_parameters(remove_duplicate=False):
         owners.setdefault(id(parameter), []).append(name)
     names = {row.parameter: row for row in table.tensors}
-    rows = []
+    rows: list[TensorRow] = []
     for name, parameter in model.named_parameters():
-        pattern, index = block_pattern(name)
-        row = names.get(pattern)
-        found = None if row is None else stored.pop(fill(row.stored, index), None)
-        shape = tuple(parameter.shape)
-        rows.append(
-            TensorRow(
-                parameter=name,
-                owners=tuple(owner.rpartition(".")[0] for owner in owners[id(parameter)]),
-                stored=found,
-                shape=shape,
-                steps=() if row is None else row.steps,
-                status="missing" if found is None else "matched" if found.shape == shape else "shape",
-            )
-        )
+        by = tuple(owner.rpartition(".")[0] for owner in owners[id(parameter)])
+        rows += _parameter_rows(name, by, tuple(parameter.shape), names, stored)
     blocks = len(getattr(model, "blocks", ()))
     rows += _constant_rows(stored, model, table, blocks)
     return (*rows, *(_surplus(tensor) for tensor in stored.values()))
+
+
+def _parameter_rows(
+    name: str,
+    owners: tuple[str, ...],
+    shape: tuple[int, ...],
+    names: Mapping[str, TensorName],
+    stored: dict[str, StoredTensor],
+) -> list[TensorRow]:
+    """The rows of one parameter: one, or one an expert where the file stores experts apart. Takes from `stored`."""
+    pattern, index = block_pattern(name)
+    if pattern not in names:
+        return [TensorRow(parameter=name, owners=owners, stored=None, shape=shape, steps=(), status="missing")]
+    row = names[pattern]
+    form = _form(row, index, shape, stored)
+    apart = EXPERT in form
+    size, steps = (shape[1:], (*row.steps, STACK)) if apart else (shape, row.steps)
+    rows = []
+    for piece in pieces(form, index, shape[0]):
+        found = stored.pop(piece, None)
+        state: Status = "missing" if found is None else "matched" if found.shape == size else "shape"
+        rows.append(TensorRow(parameter=name, owners=owners, stored=found, shape=size, steps=steps, status=state))
+    return rows
+
+
+def _form(row: TensorName, index: int | None, shape: tuple[int, ...], stored: Mapping[str, StoredTensor]) -> str:
+    """The form of a parameter's name that the file has; the usual one if it has none."""
+    there = (form for form in row.forms if any(piece in stored for piece in pieces(form, index, shape[0])))
+    return next(there, row.stored)
 
 
 def _constant_rows(stored: dict[str, StoredTensor], model: nn.Module, table: NameTable, blocks: int) -> list[TensorRow]:
@@ -65,7 +93,8 @@ def _constant_rows(stored: dict[str, StoredTensor], model: nn.Module, table: Nam
             name = fill(constant.stored, index)
             if name not in stored or (constant.owner is not None and constant.owner not in modules):
                 continue
-            step = f"must equal {constant.equals}" if constant.equals else f"ignored: {constant.ignored}"
+            held = constant.equals or constant.copy_of
+            step = f"must equal {held}" if held else f"ignored: {constant.ignored}"
             tensor = stored.pop(name)
             rows.append(
                 TensorRow(
@@ -84,56 +113,20 @@ def _surplus(tensor: StoredTensor) -> TensorRow:
     return TensorRow(parameter=None, owners=(), stored=tensor, shape=None, steps=(), status="surplus")
 
 
-def _metadata_rows(header: Header, variant: Variant, table: NameTable) -> tuple[MetadataRow, ...]:
-    rows = [_metadata_row(key, value, variant, table) for key, value in header.metadata.items()]
-    for key in table.required:
-        if key not in header.metadata:
-            rows.append(MetadataRow(key=key, value="absent", column="read", reason="must be stated", ok=False))
-    for key, default in table.absent.items():
-        if key not in header.metadata:
-            row = _metadata_row(key, default, variant, table)
-            rows.append(dataclasses.replace(row, value=f"absent, which means {row.value}"))
-    return tuple(rows)
-
-
-def _metadata_row(key: str, value: Any, variant: Variant, table: NameTable) -> MetadataRow:
-    text = printable(value)
-    if key in table.read:
-        field = table.read[key]
-        expected = getattr(variant.config, field, None)
-        ok = expected is None or same(value, expected)
-        reason = field if ok else f"{field} must be {expected}"
-        return MetadataRow(key=key, value=text, column="read", reason=reason, ok=ok)
-    if key in table.must_equal:
-        expected = table.must_equal[key]
-        return MetadataRow(
-            key=key, value=text, column="must equal", reason=printable(expected), ok=same(value, expected)
-        )
-    reason_why = table.ignored_because(key)
-    if reason_why is not None:
-        return MetadataRow(key=key, value=text, column="ignored", reason=reason_why, ok=True)
-    return MetadataRow(key=key, value=text, column="unaccounted", reason="no table knows this key", ok=False)
-
-
-def printable(value: Any) -> str:
-    """A metadata value in one line: a long array as its length, a long text cut, control characters escaped."""
-    if isinstance(value, Mapping):
-        return f"{value['length']} × {value['array']}"
-    text = value if isinstance(value, str) and value.isprintable() else repr(value)
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
-
-
 def tensor_findings(ledger: Ledger) -> list[Finding]:
     """One finding for every tensor that is missing, surplus or of another shape."""
-    found = []
+    found, seen = [], Counter[str]()
     for row in ledger.rows:
+        parameter = row.parameter or ""
+        place = f"{parameter}[{seen[parameter]}]" if STACK in row.steps else parameter
+        seen[parameter] += 1
         if row.status == "missing":
-            where, expected, got = row.parameter or "", f"a tensor of shape {_shape(row.shape)}", "nothing stored"
+            where, expected, got = place, f"a tensor of shape {_shape(row.shape)}", "nothing stored"
         elif row.status == "surplus" and row.stored is not None:
             where, expected = shown(row.stored.name), "a tensor that the definition has a place for"
             got = f"shape {_shape(row.stored.shape)}, {row.stored.type}"
         elif row.status == "shape" and row.stored is not None:
-            where, expected = f"{row.stored.name} ({row.parameter})", f"shape {_shape(row.shape)}"
+            where, expected = f"{row.stored.name} ({place})", f"shape {_shape(row.shape)}"
             got = f"shape {_shape(row.stored.shape)}"
         else:
             continue
@@ -143,13 +136,7 @@ def tensor_findings(ledger: Ledger) -> list[Finding]:
 
 def metadata_findings(ledger: Ledger) -> list[Finding]:
     """One finding for every metadata key that contradicts the definition or that nothing accounts for."""
-    found = []
-    for row in ledger.metadata:
-        if row.ok:
-            continue
-        expected = "a key that a table accounts for" if row.column == "unaccounted" else row.reason
-        found.append(Finding(check="metadata", where=shown(row.key), expected=expected, found=row.value))
-    return found
+    return setting_findings(ledger.metadata)
 
 
 def _shape(shape: tuple[int, ...] | None) -> str:

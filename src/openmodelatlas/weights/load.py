@@ -1,5 +1,6 @@
 """Tensors from a checkpoint into a definition: by the ledger, parameter by parameter, ties kept."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from openmodelatlas.errors import CheckpointError
 from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.models.variant import Variant
-from openmodelatlas.records.report import Finding, Ledger, TensorRow
+from openmodelatlas.records.report import Finding, Ledger, StoredTensor, TensorRow
 from openmodelatlas.weights import steps
 from openmodelatlas.weights.dequantise import dequantise
 from openmodelatlas.weights.gguf import GGUFFile
@@ -17,6 +18,7 @@ from openmodelatlas.weights.ledger import metadata_findings, tensor_findings
 from openmodelatlas.weights.memory import preflight
 
 FREQUENCY_TOLERANCE = 1e-5  # relative; the divisors are float32 in the file and in the definition
+ROWS_AT_ONCE = 4096
 
 
 def load(
@@ -34,12 +36,14 @@ def load(
     preflight(ledger, dtype, target, str(file.path))
     model = variant.build("meta", dtype)
     done = 0
-    for row in ledger.rows:
-        if row.parameter is None or row.stored is None:
+    for _, group in itertools.groupby(ledger.rows, lambda row: row.parameter):
+        rows = [row for row in group if row.parameter is not None and row.stored is not None]
+        if not rows:
             continue
-        weight = _read(file, row, variant).to(device=target, dtype=dtype)
-        _assign(model, row, nn.Parameter(weight, requires_grad=False))
-        done += row.stored.bytes
+        pieces = (_read(file, row, variant).to(device=target, dtype=dtype) for row in rows)
+        weight = steps.stack_experts(pieces, len(rows)) if steps.STACK in rows[0].steps else next(pieces)
+        _assign(model, rows[0], nn.Parameter(weight, requires_grad=False))
+        done += sum(row.stored.bytes for row in rows if row.stored is not None)
         if progress is not None:
             progress("reading tensors", done, ledger.stored_bytes)
     if wrong := constant_findings(file, variant, ledger):
@@ -86,16 +90,44 @@ def _assign(model: nn.Module, row: TensorRow, parameter: nn.Parameter) -> None:
 
 
 def constant_findings(file: GGUFFile, variant: Variant, ledger: Ledger) -> list[Finding]:
-    """Stored tensors that are no parameters, held against what the definition computes."""
+    """Stored tensors that are no parameters, held against what the definition computes or the parameter they repeat."""
+    parameters = {row.parameter: row.stored for row in ledger.rows if row.parameter and row.stored}
     found = []
     for row in ledger.rows:
-        if row.stored is None or row.parameter is not None or row.steps != ("must equal frequency_divisors",):
+        if row.stored is None or row.parameter is not None or not row.steps:
             continue
-        stored = dequantise(file.tensor_bytes(row.stored.name), row.stored)
-        expected = _frequency_divisors(variant)
-        if stored.shape != expected.shape or not torch.allclose(stored, expected, rtol=FREQUENCY_TOLERANCE, atol=0.0):
-            found.append(Finding(check="tensors", where=row.stored.name, expected=_few(expected), found=_few(stored)))
+        held = row.steps[0].removeprefix("must equal ")
+        if held == "frequency_divisors":
+            found += _unlike(row.stored, dequantise(file.tensor_bytes(row.stored.name), row.stored), variant)
+        elif held in parameters and not _repeats(file, row.stored, parameters[held]):
+            what = f"the values of {held}, which it repeats"
+            found.append(Finding(check="tensors", where=row.stored.name, expected=what, found="others"))
     return found
+
+
+def _unlike(tensor: StoredTensor, stored: Tensor, variant: Variant) -> list[Finding]:
+    expected = _frequency_divisors(variant)
+    if stored.shape == expected.shape and torch.allclose(stored, expected, rtol=FREQUENCY_TOLERANCE, atol=0.0):
+        return []
+    return [Finding(check="tensors", where=tensor.name, expected=_few(expected), found=_few(stored))]
+
+
+def _repeats(file: GGUFFile, copy: StoredTensor, of: StoredTensor) -> bool:
+    """Whether two stored tensors hold the same values, read a few rows at a time."""
+    if copy.shape != of.shape:
+        return False
+    rows = of.shape[0]
+    for start in range(0, rows, ROWS_AT_ONCE):
+        end = min(start + ROWS_AT_ONCE, rows)
+        if not torch.equal(_rows(file, copy, start, end), _rows(file, of, start, end)):
+            return False
+    return True
+
+
+def _rows(file: GGUFFile, tensor: StoredTensor, start: int, end: int) -> Tensor:
+    each = tensor.bytes // tensor.shape[0]  # blocks of a storage type never run over the end of a row
+    data = file.tensor_bytes(tensor.name)[start * each : end * each]
+    return dequantise(data, dataclasses.replace(tensor, shape=(end - start, *tensor.shape[1:]), bytes=len(data)))
 
 
 def _frequency_divisors(variant: Variant) -> Tensor:

@@ -1,11 +1,14 @@
 """Layout conversions from what a file stores to what a definition computes with. No other code converts anything."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor
 
 from openmodelatlas.errors import CatalogError
+
+STACK = "stack_experts"
 
 
 def interleave_rotary_rows(weight: Tensor, config: Any) -> Tensor:
@@ -14,13 +17,35 @@ def interleave_rotary_rows(weight: Tensor, config: Any) -> Tensor:
     return heads.transpose(1, 2).reshape(weight.shape).contiguous()
 
 
-STEPS: dict[str, Callable[[Tensor, Any], Tensor]] = {"interleave_rotary_rows": interleave_rotary_rows}
+def subtract_one(weight: Tensor, _config: Any) -> Tensor:
+    """A gain as the file stores it, to the weight that the definition adds one to."""
+    return weight - 1
+
+
+STEPS: dict[str, Callable[[Tensor, Any], Tensor]] = {
+    "interleave_rotary_rows": interleave_rotary_rows,
+    "subtract_one": subtract_one,
+}
 
 
 def apply(weight: Tensor, steps: tuple[str, ...], config: Any) -> Tensor:
-    """Every step in turn; CatalogError for a step that does not exist."""
+    """Every step of one stored tensor in turn; STACK, which joins several, is `stack_experts`'s.
+
+    CatalogError for a step that does not exist."""
     for name in steps:
+        if name == STACK:
+            continue
         if name not in STEPS:
-            raise CatalogError("no such layout step", found=name, expected=", ".join(STEPS))
+            raise CatalogError("no such layout step", found=name, expected=", ".join((*STEPS, STACK)))
         weight = STEPS[name](weight, config)
     return weight
+
+
+def stack_experts(experts: Iterable[Tensor], count: int) -> Tensor:
+    """`count` tensors of equal shape, one an expert, as one parameter along a new first axis; one is held at a time."""
+    experts = iter(experts)
+    first = next(experts)
+    whole = first.new_empty((count, *first.shape))
+    for place, expert in zip(whole, itertools.chain((first,), experts), strict=True):
+        place.copy_(expert)
+    return whole

@@ -1,0 +1,177 @@
+"""The settings that a file states, each in one column: read into a field, held to a value, or ignored with a reason."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.records.report import Finding, MetadataRow
+from openmodelatlas.weights.gguf import shown
+from openmodelatlas.weights.naming import NameTable
+
+LONGEST_VALUE = 120
+ELSEWHERE = {"tokenizer", "reader"}
+"""What a key may be read into besides the numbers of a model; who reads it there judges it there."""
+
+
+class Reading(NamedTuple):
+    """A key that is read: what the model has in that field (`allowed` holds nothing if it has no such field), and what
+    the file says. `stated` False: the key is not there, and `value` is what that means."""
+
+    key: str
+    field: str
+    allowed: tuple[Any, ...]
+    value: Any
+    stated: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether file and model agree."""
+        return any(same(self.value, expected) for expected in self.allowed)
+
+    @property
+    def expected(self) -> str:
+        """The model's value, in words where it has none."""
+        return " or ".join(map(str, self.allowed)) or "no such number"
+
+
+def same(value: Any, expected: Any) -> bool:
+    """Equal; a float also if both are the same float32, which is all that some formats keep."""
+    if isinstance(expected, float) and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value == expected or bool(torch.tensor(value, dtype=torch.float32) == torch.tensor(expected).float())
+    return type(value) is type(expected) and value == expected
+
+
+def readings(settings: Mapping[str, Any], variant: Variant, table: NameTable) -> list[Reading]:
+    """Every key that is read into a number of the model, stated or meant."""
+    named = _stated(settings, table)
+    found = []
+    for key, value in settings.items():
+        name = table.canonical(key)
+        field = table.read.get(name)
+        if field is None or field in ELSEWHERE or value is None or (name in table.schedule and isinstance(value, list)):
+            continue
+        found.append(Reading(key, field, _allowed(name, field, variant, table), value, True))
+    covered = {reading.field for reading in found}
+    for key, value in _meant(named, table).items():
+        field = table.read[key]
+        expected = _number(variant, field)
+        if field not in covered and expected is not None:
+            found.append(Reading(key, field, (expected,), value, False))
+    return found
+
+
+def _stated(settings: Mapping[str, Any], table: NameTable) -> dict[str, Any]:
+    return {table.canonical(key): value for key, value in settings.items() if value is not None}
+
+
+def _allowed(name: str, field: str, variant: Variant, table: NameTable) -> tuple[Any, ...]:
+    expected = _number(variant, field)
+    if expected is not None:
+        return (expected,)
+    return (table.absent[name],) if name in table.absent else ()
+
+
+def _number(variant: Variant, field: str) -> Any:
+    """A number of the configuration, or a fact of the definition; None if the model has no such thing."""
+    return tied(variant) if field == "tied" else getattr(variant.config, field, None)
+
+
+def _meant(named: Mapping[str, Any], table: NameTable) -> dict[str, Any]:
+    """What keys that are not stated mean, by a default or by other keys."""
+    found = {key: default for key, default in table.absent.items() if key not in named}
+    for key, rule in table.derived.items():
+        value, _, by = (named.get(name) if name else 1 for name in rule.partition(" / "))
+        if key not in named and isinstance(value, int) and isinstance(by, int) and by > 0:
+            found[key] = value // by
+    return found
+
+
+def tied(variant: Variant) -> bool:
+    """Whether the unembedding is the embedding table."""
+    model = shallow(variant)
+    return model.get_parameter("unembed.weight") is model.get_parameter("embed.weight")
+
+
+def shallow(variant: Variant) -> torch.nn.Module:
+    """The variant without its blocks, which costs no time."""
+    config = dataclasses.replace(variant.config, num_hidden_layers=0)
+    return dataclasses.replace(variant, config=config).build("meta")
+
+
+def setting_rows(settings: Mapping[str, Any], variant: Variant, table: NameTable) -> tuple[MetadataRow, ...]:
+    """A row for every key, and one for each key that is required, or means something by not being there."""
+    read = readings(settings, variant, table)
+    stated = {reading.key: reading for reading in read if reading.stated}
+    rows = [_row(key, value, stated.get(key), variant, table) for key, value in settings.items()]
+    named = _stated(settings, table)
+    for key in table.required:
+        if key not in named:
+            rows.append(MetadataRow(key=key, value="absent", column="read", reason="must be stated", ok=False))
+    for reading in read:
+        if not reading.stated and reading.key not in table.required:
+            row = _read_row(reading)
+            rows.append(dataclasses.replace(row, value=f"absent, which means {row.value}"))
+    return tuple(rows)
+
+
+def _read_row(reading: Reading) -> MetadataRow:
+    reason = reading.field if reading.ok else f"{reading.field} must be {reading.expected}"
+    return MetadataRow(key=reading.key, value=printable(reading.value), column="read", reason=reason, ok=reading.ok)
+
+
+def _row(key: str, value: Any, reading: Reading | None, variant: Variant, table: NameTable) -> MetadataRow:
+    if reading is not None:
+        return _read_row(reading)
+    name = table.canonical(key)
+    allowed = _held_to(name, value, variant, table)
+    text = printable(value)
+    if allowed is not None:
+        reason = " or ".join(map(printable, allowed)) + (f": {table.null[name]}" if name in table.null else "")
+        ok = any(same(value, expected) for expected in allowed)
+        return MetadataRow(key=key, value=text, column="must equal", reason=reason, ok=ok)
+    if name in table.read:  # judged elsewhere, or null
+        return MetadataRow(key=key, value=text, column="read", reason=table.read[name], ok=True)
+    reason_why = table.ignored_because(name)
+    if reason_why is not None:
+        return MetadataRow(key=key, value=text, column="ignored", reason=reason_why, ok=True)
+    return MetadataRow(key=key, value=text, column="unaccounted", reason="no table knows this key", ok=False)
+
+
+def _held_to(name: str, value: Any, variant: Variant, table: NameTable) -> tuple[Any, ...] | None:
+    """The values that a key may have; None if its table doesn't hold it to any."""
+    if name in table.schedule and isinstance(value, list):
+        words = table.schedule[name]
+        blocks: Any = variant.build("meta").get_submodule("blocks")
+        return ([words.get(type(block).__name__) for block in blocks],)
+    if name in table.null:
+        return (None,)
+    if name in table.conditional:
+        rule = table.conditional[name]
+        return rule.there if hasattr(variant.config, rule.field) else rule.otherwise
+    if name in table.one_of:
+        return tuple(table.one_of[name])
+    return (table.must_equal[name],) if name in table.must_equal else None
+
+
+def printable(value: Any) -> str:
+    """A setting in one line: a long array as its length, a long text cut, control characters escaped."""
+    if isinstance(value, Mapping) and {"array", "length"} <= set(value):
+        return f"{value['length']} × {value['array']}"
+    if value is None:
+        return "null"
+    text = value if isinstance(value, str) and value.isprintable() else repr(value)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+def setting_findings(rows: tuple[MetadataRow, ...]) -> list[Finding]:
+    """One finding for every key that contradicts the definition or that nothing accounts for."""
+    found = []
+    for row in rows:
+        if row.ok:
+            continue
+        expected = "a key that a table accounts for" if row.column == "unaccounted" else row.reason
+        found.append(Finding(check="metadata", where=shown(row.key), expected=expected, found=row.value))
+    return found
