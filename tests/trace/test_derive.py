@@ -18,6 +18,7 @@ from openmodelatlas.errors import DefinitionError
 from openmodelatlas.models import llama
 from openmodelatlas.models.tables import pages
 from openmodelatlas.models.variant import Variant
+from openmodelatlas.parts.attend import CausalMask
 from openmodelatlas.parts.elementwise import ResidualAdd
 from openmodelatlas.records.graph import Graph, Node
 from openmodelatlas.records.json import dump_json, from_json
@@ -48,10 +49,55 @@ def test_every_model_derives(name: str, graphs: Callable[[str], Graph]) -> None:
     """Every page row, axis, macro and port of every variant is checked by deriving it."""
     graph = graphs(name)
     assert graph.counts.total == COUNTS[name]["count"] == graph.by_id[""].parameters.count
-    (region,) = graph.regions
-    assert (region.name, region.count) == ("block", graph.config["num_hidden_layers"])
-    assert region.independent
-    assert region.indices == tuple(range(region.count))
+    indices = sorted(index for region in graph.regions for index in region.indices)
+    assert indices == list(range(graph.config["num_hidden_layers"]))  # type: ignore[arg-type]
+    assert all(region.independent and region.count == len(region.indices) for region in graph.regions)
+
+
+def test_regions_of_a_mixed_model(graphs: Callable[[str], Graph]) -> None:
+    """Every sixth block is global; 34 is no multiple of six, so the last one is local, and the final norm reads it."""
+    graph = graphs("gemma-3-4b")
+    assert [(r.name, r.count, r.indices[:6]) for r in graph.regions] == [
+        ("local_block", 29, (0, 1, 2, 3, 4, 6)),
+        ("global_block", 5, (5, 11, 17, 23, 29)),
+    ]
+    assert {
+        ("embed_scale:out", "local_block:in"),
+        ("local_block:out", "global_block:in"),
+        ("local_rope.table:cos", "local_block.attention.q_rotate:rope.cos"),
+        ("rope:cos", "global_block:rope.cos"),
+        ("local_mask:out", "local_block:mask"),
+        ("mask:out", "global_block:mask"),
+        ("local_block:out", "norm:x"),
+    } <= edges(graph) | {(p.tensor, f"{n.id}:{p.port}") for n in graph.nodes for p in n.inputs}
+    assert graph.by_id["global_block:out"].outputs[0].to == ("local_block:in",)
+    assert set(graph.by_id["local_block:out"].outputs[0].to) == {"local_block:in", "global_block:in", "norm:x"}
+    # 48 is a multiple of six: there the last block is global.
+    assert "norm:x" in graphs("gemma-3-12b").by_id["global_block:out"].outputs[0].to
+
+
+def test_flops_of_a_mixed_model_count_every_block(graphs: Callable[[str], Graph]) -> None:
+    """By hand: 34 blocks of attention and feed-forward, and the scores of the vocabulary."""
+    flops = graphs("gemma-3-4b").by_id[""].flops
+    projections = 2560 * 256 * (8 + 4 + 4 + 8) + 3 * 2560 * 10240
+    for batch, new, slots in [(1, 1, 1), (2, 7, 50)]:
+        linear = 2 * batch * new * (34 * projections + 262144 * 2560)
+        scores = 34 * 2 * 2 * batch * new * slots * 8 * 256
+        assert evaluate(flops, {"B": batch, "T": new, "S": slots}) == linear + scores
+
+
+def test_only_chosen_experts_are_active(graphs: Callable[[str], Graph]) -> None:
+    """By hand: of eight experts of three matrices in 32 blocks, six are not read for a position."""
+    counts = graphs("mixtral-8x7b").counts
+    assert counts.total - counts.active == 32 * 6 * 3 * 4096 * 14336
+    assert counts.active == 12_879_925_248
+    dense = graphs("qwen3-8b").counts
+    assert dense.active == dense.total
+
+
+def test_flops_of_experts_are_those_of_the_chosen(graphs: Callable[[str], Graph]) -> None:
+    flops = graphs("mixtral-8x7b").by_id["block.feed_forward"].flops
+    assert evaluate(flops, {"B": 2, "T": 3, "S": 9}) == 2 * 2 * 3 * (4096 * 8 + 2 * 3 * 4096 * 14336)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +152,7 @@ def test_edges_of_the_block(graphs: Callable[[str], Graph]) -> None:
 
 
 def test_every_feed_exists_and_every_port_is_fed(graphs: Callable[[str], Graph]) -> None:
-    for name in ("llama-3-8b", "llama-3.1-8b", "llama-3.2-1b"):
+    for name in models.names():
         graph = graphs(name)
         ports = {f"{n.id}:{p.port}" for n in graph.nodes if n.kind != "tensor" for p in n.inputs + n.outputs}
         for node in graph.nodes:
@@ -187,15 +233,22 @@ def test_405b_fits_in_a_gibibyte() -> None:
     assert 2**26 < int(done.stdout) * 1024 < 2**30
 
 
-def test_page_table_has_no_row_too_many() -> None:
-    table, used = pages("llama"), set[tuple[str, str]]()
-    for name in ("llama-3-8b", "llama-3.1-8b"):
-        variant = models.find(name)
+FAMILIES = sorted({variant.family for variant in models.variants().values()})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_page_table_has_no_row_too_many(family: str) -> None:
+    table, used, seen = pages(family), set[tuple[str, str]](), set[object]()
+    for variant in (v for v in models.variants().values() if v.family == family):
+        structure = (type(variant.config), *variant.parts.values())
+        if structure in seen:
+            continue
+        seen.add(structure)
         found = census(variant)
         run = symbolic_run(variant, found)
         config = {k: getattr(variant.config, k) for k in type(variant.config).__dataclass_fields__}
         axes = {axis: config[key] for axis, key in table["axes"].items()}
-        builder = NodeBuilder(variant, table, axes, found.regions, run)
+        builder = NodeBuilder(variant, table, axes, found, run)
         list(builder.nodes()), list(builder.tensors())
         used |= builder.rows_used
     assert {(s, n) for s in ("nodes", "tensors", "parameters") for n in table[s]} == used
@@ -264,6 +317,29 @@ def test_a_module_that_two_blocks_call_is_refused() -> None:
 
     with pytest.raises(DefinitionError, match=r"called twice in one forward: blocks\.0\.feed_forward"):
         census(broken(Block))
+
+
+def test_blocks_that_are_given_other_tables_do_not_fold() -> None:
+    """One class, one set of numbers; but every third block reads a mask of its own."""
+
+    class Model(llama.Model):
+        def __init__(self, config: Any, **kinds: Any) -> None:
+            super().__init__(config, **kinds)
+            self.other_mask = CausalMask()
+
+        def forward(self, tokens: Tensor, positions: Tensor, cache: Any = None) -> Tensor:
+            stored = positions if cache is None else cache.positions
+            x, rope = self.embed(tokens), self.rope(positions)
+            masks = self.mask(positions, stored), self.other_mask(positions, stored)
+            for i, block in enumerate(self.blocks):
+                x = block(x, rope, masks[i % 3 == 2], cache and cache.blocks[i], cache and cache.slots)
+            return self.logits(self.unembed(self.norm(x)))
+
+    variant = models.find("smollm2-135m")
+    small = dataclasses.replace(variant.config, num_hidden_layers=4)
+    found = census(dataclasses.replace(variant, config=small, model=Model))
+    assert [r.indices for r in found.regions] == [(0, 1, 3), (2,)]
+    assert found.shortest == (0, 2, 3)
 
 
 def test_blocks_that_differ_do_not_fold() -> None:

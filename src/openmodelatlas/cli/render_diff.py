@@ -1,38 +1,76 @@
 """A comparison of two maps as lines of text."""
 
+import textwrap
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from openmodelatlas.records.diff import Change, GraphDiff, NodeDiff
 
+SHOWN = 6
+"""How many nodes the headline names."""
+
 
 def render(diff: GraphDiff) -> str:
-    """Headline, configuration, then the nodes by status and region."""
+    """Headline, configuration, then the nodes by status; nodes that differ in the same way stand together."""
     return "\n".join(_lines(diff))
 
 
 def _lines(diff: GraphDiff) -> Iterator[str]:
-    yield f"{diff.left}  against  {diff.right}: {_headline(diff)}"
-    for region in diff.regions:
-        left, right = region.left or "none", region.right or "none"
-        yield f"  region {region.what}: {left if left == right else f'{left} against {right}'} blocks"
+    nodes = folded(diff)
+    yield f"{diff.left}  against  {diff.right}: {_headline(diff, nodes)}"
+    yield from _regions(diff, nodes)
     if diff.config:
         yield "configuration"
         yield from _changes(diff.config)
-    for status in ("only here", "changed", "same structure, other sizes"):
-        nodes = [n for n in diff.nodes if n.status == status]
-        if nodes:
-            yield f"{status} ({len(nodes)})"
-            for node in nodes:
-                yield from _node(node, short=status == "same structure, other sizes")
-    yield f"equal: {sum(n.status == 'equal' for n in diff.nodes)} of {len(diff.nodes)} nodes"
+    only = [n for n in nodes if n.status == "only here"]
+    for side in (diff.left, diff.right):
+        names = [n for n in only if n.side == side]
+        if names:
+            yield f"only in {side} ({len(names)})"
+            yield from (f"  {n.id}  ({n.title})" for n in names)
+    changed = [n for n in nodes if n.status == "changed"]
+    if changed:
+        yield f"changed ({len(changed)})"
+        for changes, group in _alike(changed):
+            yield f"  {_names(group)}"
+            yield from ("  " + line for line in _changes(changes))
+    yield from _resized([n for n in nodes if n.status == "same structure, other sizes"])
+    yield f"equal: {sum(n.status == 'equal' for n in nodes)} of {len(nodes)} nodes"
 
 
-def _headline(diff: GraphDiff) -> str:
-    different = [n for n in diff.nodes if n.status in ("only here", "changed")]
-    resized = sum(n.status == "same structure, other sizes" for n in diff.nodes)
+def folded(diff: GraphDiff) -> list[NodeDiff]:
+    """The nodes, those of several regions that compare alike once, under `block`."""
+    regions = list(dict.fromkeys(n.region for n in diff.nodes if n.region))
+    if len(regions) < 2:
+        return list(diff.nodes)
+    inside: dict[str, list[NodeDiff]] = {}
+    for node in diff.nodes:
+        if node.region:
+            inside.setdefault(node.id.removeprefix(node.region), []).append(node)
+    alike = {
+        rest for rest, nodes in inside.items() if len(nodes) == len(regions) and len({_facts(n) for n in nodes}) == 1
+    }
+    found = []
+    for node in diff.nodes:
+        rest = node.id.removeprefix(node.region)
+        if not node.region or rest not in alike:
+            found.append(node)
+        elif node.region == regions[0]:
+            found.append(replace(node, id=f"block{rest}"))
+    return found
+
+
+def _facts(node: NodeDiff) -> tuple[object, ...]:
+    return node.status, node.side, node.changes, node.sizes
+
+
+def _headline(diff: GraphDiff, nodes: list[NodeDiff]) -> str:
+    different = [n.id for n in nodes if n.id and n.status in ("only here", "changed")]
+    outer = [name for name in different if not any(name.startswith(f"{other}.") for other in different)]
+    resized = sum(n.status == "same structure, other sizes" for n in nodes)
     if not different and not resized:
         return "equal" if not diff.config else "equal maps, configuration differs"
-    names = ", ".join(n.id or "model" for n in different[:6]) + (", …" if len(different) > 6 else "")
+    names = ", ".join(outer[:SHOWN]) + (", …" if len(outer) > SHOWN else "")
     parts = [f"differ in {names}"] if names else ["same structure"]
     if resized:
         parts.append(f"other sizes at {resized} nodes")
@@ -41,11 +79,42 @@ def _headline(diff: GraphDiff) -> str:
     return "; ".join(parts)
 
 
-def _node(node: NodeDiff, *, short: bool) -> Iterator[str]:
-    side = f"  only in {node.side}" if node.side else ""
-    yield f"  {node.id or 'the model'}  ({node.title}){side}"
-    shown = [c for c in node.changes if c.what == "parameters"] if short else node.changes
-    yield from ("  " + line for line in _changes(shown))
+def _regions(diff: GraphDiff, nodes: list[NodeDiff]) -> Iterator[str]:
+    for region in diff.regions:
+        both = region.left if region.left == region.right else f"{region.left} against {region.right}"
+        yield f"  region {region.what}: {both} blocks" if region.what else f"  blocks: {both}"
+    names = list(dict.fromkeys(n.region for n in diff.nodes if n.region))
+    if any(n.id.startswith("block.") and n.region != "block" for n in nodes):
+        yield f"  `block` below stands for {' and '.join(names)} alike"
+
+
+def _alike(nodes: Iterable[NodeDiff]) -> Iterator[tuple[tuple[Change, ...], list[NodeDiff]]]:
+    """Nodes by their changes, in order of first appearance."""
+    groups: dict[tuple[Change, ...], list[NodeDiff]] = {}
+    for node in nodes:
+        groups.setdefault(node.changes, []).append(node)
+    yield from groups.items()
+
+
+def _names(nodes: list[NodeDiff]) -> str:
+    if len(nodes) == 1:
+        return f"{nodes[0].id or 'the model'}  ({nodes[0].title})"
+    return ", ".join(n.id or "the model" for n in nodes)
+
+
+def _resized(nodes: list[NodeDiff]) -> Iterator[str]:
+    """Nodes whose parameters are more or fewer, one a line; of the others, the names."""
+    if not nodes:
+        return
+    yield f"same structure, other sizes ({len(nodes)})"
+    counted = [(n, c) for n in nodes for c in n.sizes if c.what == "parameters"]
+    width = max((len(n.id or "the model") for n, _ in counted), default=0)
+    for node, change in counted:
+        yield f"  {node.id or 'the model':<{width}}  {change.left} → {change.right} parameters"
+    others = [n.id for n in nodes if n not in [n for n, _ in counted]]
+    if others:
+        names = f"other shapes: {', '.join(others)}"
+        yield from textwrap.wrap(names, 110, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _changes(changes: Iterable[Change]) -> Iterator[str]:

@@ -17,7 +17,8 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeDiff:
-    """One node id. `side` names the model that has it when only one does, else is empty."""
+    """One node id. `side` names the model that has it when only one does, else is empty; `changes` are of what it
+    computes, `sizes` of numbers that are sizes only."""
 
     id: str
     region: str
@@ -25,11 +26,13 @@ class NodeDiff:
     status: DiffStatus
     side: str
     changes: tuple[Change, ...]
+    sizes: tuple[Change, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphDiff:
-    """Two maps aligned by node id, and their configurations by key."""
+    """Two maps aligned by node id, and their configurations by key. `regions` give the number of blocks of each kind,
+    or of all kinds in one entry without a name, where the two maps have kinds of other names."""
 
     left: str
     right: str

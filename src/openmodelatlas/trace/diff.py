@@ -9,22 +9,26 @@ from typing import Any
 
 from openmodelatlas.records.diff import Change, DiffStatus, GraphDiff, NodeDiff
 from openmodelatlas.records.graph import Graph, Node, Port
+from openmodelatlas.trace.align import align
 
 _RANK: tuple[DiffStatus, ...] = ("equal", "same structure, other sizes", "changed", "only here")
 
 
 def diff(left: Graph, right: Graph) -> GraphDiff:
     """Every node of either map with how it compares, in map order; tensors are compared as their op's ports."""
+    counts = _regions(left, right)
+    left, right = align(left, right)
     ids = {n.id: n for g in (left, right) for n in g.nodes if n.kind != "tensor"}
     order = _merged([n.id for n in left.nodes if n.id in ids], [n.id for n in right.nodes if n.id in ids])
     only = (set(right.by_id) - set(left.by_id)) | (set(left.by_id) - set(right.by_id))
-    nodes = tuple(_node(left, right, node_id, only) for node_id in order)
+    titles = right if len(right.regions) > len(left.regions) else left
+    nodes = tuple(_node(left, right, node_id, only, titles) for node_id in order)
     config = tuple(_config(left.config, right.config))
     status = max((n.status for n in nodes), key=_RANK.index)
     if status == "equal" and config:
         status = "changed"
     return GraphDiff(
-        left=left.model, right=right.model, status=status, config=config, regions=_regions(left, right), nodes=nodes
+        left=left.model, right=right.model, status=status, config=config, regions=counts, nodes=nodes
     )
 
 
@@ -48,24 +52,29 @@ def _text(value: Any) -> str:
 
 
 def _regions(left: Graph, right: Graph) -> tuple[Change, ...]:
+    """How many blocks each region has; one entry for all where the regions have other names."""
     counts = [{r.name: str(r.count) for r in g.regions} for g in (left, right)]
-    names = dict.fromkeys([*counts[0], *counts[1]])
-    return tuple(Change(what=n, left=counts[0].get(n, ""), right=counts[1].get(n, "")) for n in names)
+    if set(counts[0]) == set(counts[1]):
+        return tuple(Change(what=n, left=counts[0][n], right=counts[1][n]) for n in counts[0])
+    all_of = [", ".join(f"{count} {name}" for name, count in side.items()) for side in counts]
+    return (Change(what="", left=all_of[0], right=all_of[1]),)
 
 
-def _node(left: Graph, right: Graph, node_id: str, only: set[str]) -> NodeDiff:
+def _node(left: Graph, right: Graph, node_id: str, only: set[str], titles: Graph) -> NodeDiff:
     a, b = left.by_id.get(node_id), right.by_id.get(node_id)
-    some = a or b
+    some = titles.by_id.get(node_id) or a or b
     assert some is not None
     region = some.region.name if some.region else ""
     if a is None or b is None:
         side = right.model if a is None else left.model
-        return NodeDiff(id=node_id, region=region, title=some.title, status="only here", side=side, changes=())
+        return NodeDiff(
+            id=node_id, region=region, title=some.title, status="only here", side=side, changes=(), sizes=()
+        )
     structure = tuple(_changes(_structure(left, a, only), _structure(right, b, only)))
     sizes = tuple(_changes(_sizes(a), _sizes(b)))
     status: DiffStatus = "changed" if structure else "same structure, other sizes" if sizes else "equal"
     return NodeDiff(
-        id=node_id, region=region, title=a.title, status=status, side="", changes=structure + sizes
+        id=node_id, region=region, title=some.title, status=status, side="", changes=structure, sizes=sizes
     )
 
 
@@ -94,10 +103,10 @@ def _is_size(value: Any) -> bool:
 def _source(graph: Graph, port: Port, only: set[str]) -> str:
     source = port.from_ or ""
     while source.rpartition(":")[0] in only:
-        inputs = graph.by_id[source.rpartition(":")[0]].inputs
-        if len(inputs) != 1:
+        node = graph.by_id[source.rpartition(":")[0]]
+        if len(node.inputs) != 1 or len(node.outputs) != 1:
             break
-        source = inputs[0].from_ or ""
+        source = node.inputs[0].from_ or ""
     return source
 
 

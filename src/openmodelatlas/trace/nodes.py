@@ -177,6 +177,8 @@ class NodeBuilder:
         count, seen = 0, set[int]()
         for name, parameter in module.named_parameters(remove_duplicate=False):
             full = f"{path}.{name}" if path else name
+            if self.wiring.is_repeated(full):
+                continue
             first = self.first_owner[id(parameter)]
             factor = 1
             if not path:
