@@ -92,7 +92,7 @@ def test_files_stay_small(path: Path) -> None:
     [
         "import openmodelatlas",
         "from openmodelatlas.cli.main import parser; parser()",
-        "import openmodelatlas.records.graph, openmodelatlas.trace.diff, openmodelatlas.maps",
+        "import openmodelatlas.records.graph, openmodelatlas.records.compare, openmodelatlas.maps",
         "from openmodelatlas.catalog import find; find.models()",
         "import openmodelatlas.evidence.resolve",
         "import openmodelatlas.site.build",

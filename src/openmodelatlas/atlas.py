@@ -63,7 +63,7 @@ def derive(of: "str | AtlasModel | Variant") -> Graph:
 
 def diff(left: str | AtlasModel | Graph, right: str | AtlasModel | Graph) -> "GraphDiff":
     """Two maps held against each other, node by node; each is given by its model's name, the model, or the map."""
-    from openmodelatlas.trace.diff import diff
+    from openmodelatlas.records.compare import diff
 
     return diff(_graph(left), _graph(right))
 

@@ -10,8 +10,8 @@ from jsonschema.exceptions import ValidationError
 from openmodelatlas import maps
 from openmodelatlas.errors import UsageError
 from openmodelatlas.records import publish
+from openmodelatlas.records.compare import diff
 from openmodelatlas.records.json import to_json
-from openmodelatlas.trace.diff import diff
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schema"
 

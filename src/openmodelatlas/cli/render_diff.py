@@ -2,9 +2,9 @@
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from openmodelatlas.records.diff import Change, GraphDiff, NodeDiff
+from openmodelatlas.records.folding import BLOCK, alike, folded, kinds, outermost
 
 SHOWN = 6
 """How many nodes the headline names."""
@@ -31,44 +31,17 @@ def _lines(diff: GraphDiff) -> Iterator[str]:
     changed = [n for n in nodes if n.status == "changed"]
     if changed:
         yield f"changed ({len(changed)})"
-        for changes, group in _alike(changed):
+        for changes, group in alike(changed):
             yield f"  {_names(group)}"
             yield from ("  " + line for line in _changes(changes))
     yield from _resized([n for n in nodes if n.status == "same structure, other sizes"])
     yield f"equal: {sum(n.status == 'equal' for n in nodes)} of {len(nodes)} nodes"
 
 
-def folded(diff: GraphDiff) -> list[NodeDiff]:
-    """The nodes, those of several regions that compare alike once, under `block`."""
-    regions = list(dict.fromkeys(n.region for n in diff.nodes if n.region))
-    if len(regions) < 2:
-        return list(diff.nodes)
-    inside: dict[str, list[NodeDiff]] = {}
-    for node in diff.nodes:
-        if node.region:
-            inside.setdefault(node.id.removeprefix(node.region), []).append(node)
-    alike = {
-        rest for rest, nodes in inside.items() if len(nodes) == len(regions) and len({_facts(n) for n in nodes}) == 1
-    }
-    found = []
-    for node in diff.nodes:
-        rest = node.id.removeprefix(node.region)
-        if not node.region or rest not in alike:
-            found.append(node)
-        elif node.region == regions[0]:
-            found.append(replace(node, id=f"block{rest}"))
-    return found
-
-
-def _facts(node: NodeDiff) -> tuple[object, ...]:
-    return node.status, node.side, node.changes, node.sizes
-
-
 def _headline(diff: GraphDiff, nodes: list[NodeDiff]) -> str:
-    different = [n.id for n in nodes if n.id and n.status in ("only here", "changed")]
-    outer = [name for name in different if not any(name.startswith(f"{other}.") for other in different)]
+    outer = [n.id for n in outermost(n for n in nodes if n.id and n.status in ("only here", "changed"))]
     resized = sum(n.status == "same structure, other sizes" for n in nodes)
-    if not different and not resized:
+    if not outer and not resized:
         return "equal" if not diff.config else "equal maps, configuration differs"
     names = ", ".join(outer[:SHOWN]) + (", …" if len(outer) > SHOWN else "")
     parts = [f"differ in {names}"] if names else ["same structure"]
@@ -83,17 +56,8 @@ def _regions(diff: GraphDiff, nodes: list[NodeDiff]) -> Iterator[str]:
     for region in diff.regions:
         both = region.left if region.left == region.right else f"{region.left} against {region.right}"
         yield f"  region {region.what}: {both} blocks" if region.what else f"  blocks: {both}"
-    names = list(dict.fromkeys(n.region for n in diff.nodes if n.region))
-    if any(n.id.startswith("block.") and n.region != "block" for n in nodes):
-        yield f"  `block` below stands for {' and '.join(names)} alike"
-
-
-def _alike(nodes: Iterable[NodeDiff]) -> Iterator[tuple[tuple[Change, ...], list[NodeDiff]]]:
-    """Nodes by their changes, in order of first appearance."""
-    groups: dict[tuple[Change, ...], list[NodeDiff]] = {}
-    for node in nodes:
-        groups.setdefault(node.changes, []).append(node)
-    yield from groups.items()
+    if any(n.id.startswith(f"{BLOCK}.") and n.region != BLOCK for n in nodes):
+        yield f"  `{BLOCK}` below stands for {' and '.join(kinds(diff))} alike"
 
 
 def _names(nodes: list[NodeDiff]) -> str:

@@ -63,7 +63,8 @@ class Deviation:
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """One size of a release. `variant` is its row in the family's definition; `hub` the repositories that publish it;
-    `conflicts` say, by claim id, what another source holds against that claim for this model."""
+    `without` are claims of the reference about nodes that this size lacks; `conflicts` say, by claim id, what another
+    source holds against that claim for this model."""
 
     id: str
     title: str
@@ -73,6 +74,7 @@ class Model:
     variant: str
     reference: str
     deviations: tuple[Deviation, ...]
+    without: tuple[str, ...]
     conflicts: Mapping[str, str]
     configuration: Configuration
     context: Context

@@ -1,1 +1,1 @@
-"""Derive a graph from a definition on fake tensors; capture values on real ones; compare two graphs."""
+"""Derive a graph from a definition on fake tensors; capture values on real ones; locate nodes in a reference."""

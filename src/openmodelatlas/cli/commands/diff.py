@@ -17,8 +17,8 @@ def run(args: argparse.Namespace) -> int:
     import sys
 
     from openmodelatlas import maps
+    from openmodelatlas.records.compare import diff
     from openmodelatlas.records.json import dump_json
-    from openmodelatlas.trace.diff import diff
 
     def progress(text: str) -> None:
         print(text, file=sys.stderr)

@@ -6,8 +6,8 @@ import pytest
 
 from openmodelatlas import maps
 from openmodelatlas.cli.render_diff import render
+from openmodelatlas.records.compare import diff
 from openmodelatlas.records.graph import Graph
-from openmodelatlas.trace.diff import diff
 
 
 def by_status(left: str, right: str) -> dict[str, list[str]]:

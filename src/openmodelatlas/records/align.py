@@ -1,4 +1,4 @@
-"""Bring two maps under common ids: regions of other names are set beside each other. Reads records only.
+"""Bring two maps under common ids: regions of other names are set beside each other.
 
 A model of one kind of block is compared with each kind of a mixed model: its block stands once for every kind then.
 """

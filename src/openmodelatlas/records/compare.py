@@ -1,4 +1,4 @@
-"""Compare two maps node by node. Reads records only: needs no torch.
+"""Compare two maps node by node.
 
 A node that one map lacks is looked through where it has one input and one output, so that its neighbours, which compute
 the same as before, are not reported as changed too.
@@ -7,9 +7,9 @@ the same as before, are not reported as changed too.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from openmodelatlas.records.align import align
 from openmodelatlas.records.diff import Change, DiffStatus, GraphDiff, NodeDiff
 from openmodelatlas.records.graph import Graph, Node, Port
-from openmodelatlas.trace.align import align
 
 _RANK: tuple[DiffStatus, ...] = ("equal", "same structure, other sizes", "changed", "only here")
 
