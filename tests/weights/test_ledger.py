@@ -15,7 +15,6 @@ from openmodelatlas.records.report import Ledger
 from openmodelatlas.weights.gguf import open_gguf
 from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.ledger import account, metadata_findings, tensor_findings
-from openmodelatlas.weights.naming import name_table
 
 Write = Callable[..., Path]
 
@@ -108,15 +107,11 @@ def test_required_and_assumed_settings(write: Write) -> None:
 
 def test_every_model_is_identified_by_its_own_numbers(write: Write) -> None:
     for name, variant in variants().items():
-        made = tiny.metadata(variant)
-        tensors = [] if "Tied" in variant.parts["unembed"].__name__ else [f32("output.weight", np.ones((1, 32)))]
-        if hasattr(variant.config, "rope_factor"):
-            tensors.append(f32("rope_freqs.weight", np.ones((1, 32))))
-        with open_gguf(write(File(made, tensors))) as file:
+        with open_gguf(write(File(tiny.metadata(variant), tiny.kinds(variant)))) as file:
             identity = identify(file.header)
         assert name in identity.matches, identity
-        twins = {n for n, v in variants().items() if (v.config, v.parts) == (variant.config, variant.parts)}
-        assert set(identity.matches) == twins
+        same = (variant.config, variant.model, variant.parts)
+        assert set(identity.matches) == {n for n, v in variants().items() if (v.config, v.model, v.parts) == same}
 
 
 def test_the_nearest_model_and_how_it_differs(write: Write) -> None:
@@ -140,29 +135,6 @@ def test_scaled_and_plain_rotation_are_told_apart(write: Write) -> None:
 def test_another_architecture(write: Write) -> None:
     with (
         open_gguf(write(File({"general.architecture": "mamba"}))) as file,
-        pytest.raises(CheckpointError, match=r"not an architecture of the atlas.*expected llama, found 'mamba'"),
+        pytest.raises(CheckpointError, match=r"not an architecture of the atlas.*expected .*llama.*, found 'mamba'"),
     ):
         identify(file.header)
-
-
-def test_every_field_of_a_configuration_is_read_by_every_scheme() -> None:
-    plain = set(type(find("smollm2-135m").config).__dataclass_fields__)
-    for scheme in ("gguf", "huggingface"):
-        assert plain <= set(name_table("llama", scheme).read.values())
-    scaled = set(type(find("llama-3.1-8b").config).__dataclass_fields__)
-    assert scaled <= set(name_table("llama", "huggingface").read.values())
-
-
-def test_every_family_has_names_in_every_scheme() -> None:
-    for family in {variant.family for variant in variants().values()}:
-        for scheme in ("gguf", "huggingface", "meta"):
-            table = name_table(family, scheme)
-            assert len({row.stored for row in table.tensors}) == len(table.tensors)
-
-
-def test_no_key_stands_in_two_columns() -> None:
-    for scheme in ("gguf", "huggingface", "meta"):
-        table = name_table("llama", scheme)
-        for key in [*table.read, *table.must_equal]:
-            assert table.ignored_because(key) is None
-        assert not set(table.read) & set(table.must_equal)

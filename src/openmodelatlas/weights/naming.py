@@ -14,6 +14,7 @@ from openmodelatlas.models import tables
 
 Scheme = Literal["gguf", "huggingface", "meta"]
 INDEX, EXPERT = "{i}", "{e}"
+COLUMNS = ("read", "must_equal", "one_of", "null", "conditional", "schedule", "ignored")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ def name_table(family: str, scheme: Scheme) -> NameTable:
         raise CatalogError("no names in this scheme", where=where, expected=known, found=scheme)
     try:
         own, shared = raw["metadata"][scheme], _formats()[scheme]
-        stated = {key for column in own.values() if isinstance(column, dict) for key in column}
+        stated = {key for name in COLUMNS for key in own.get(name, {})}
 
         def column(name: str) -> dict[str, Any]:
             merged = {key: value for key, value in shared.get(name, {}).items() if key not in stated}
