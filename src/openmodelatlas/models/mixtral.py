@@ -154,7 +154,7 @@ class Combine(nn.Module):
     Equation:
         \out_t = \sum_{a} \port{weights}_{t,a}\,\port{x}_{t,a}
 
-    Dtype: each product is taken in float32 and rounded to the dtype of the experts' results, in which they are added.
+    Dtype: each product is taken in float32 and rounded to the dtype of the experts' results; their sum is rounded once.
     """
 
     def forward(self, x: Float[Tensor, "B T A D"], weights: Float[Tensor, "B T A"]) -> Float[Tensor, "B T D"]:

@@ -173,6 +173,8 @@ class ScaledAttend(Attend):
 class FusedAttend(nn.Module):
     r"""The same attention as one fused kernel, whose inner values are not captured.
 
+    A scale of its own takes the place of one over the root of the head width.
+
     Equation:
         \out = \operatorname{softmax}\left(\frac{\port{q}\,\port{k}^{\top}}{\sqrt{E}} + \port{mask}\right)\port{v}
 
