@@ -43,9 +43,10 @@ def test_a_rounded_figure_says_how_it_is_read() -> None:
         card = model.context.advertised
         if card is not None:
             assert card.note is not None
-            assert card.note.startswith(
-                f"printed as {card.positions // 1024}k, read as {card.positions // 1024} × 1,024"
-            )
+            rounded = card.positions // 1024
+            printed = card.note.partition(",")[0]
+            assert printed.lower() == f"printed as {rounded}k"
+            assert card.note.removeprefix(printed).startswith(f", read as {rounded} × 1,024")
 
 
 @pytest.mark.parametrize(

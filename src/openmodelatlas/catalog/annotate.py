@@ -13,6 +13,9 @@ from openmodelatlas.records.verification import Proof, VerificationRecord
 Reports = Mapping[str, tuple[PinReport, ...]]
 """By claim id: the reports of the claim's own pin and of its other places, in order."""
 
+BLOCK = "block"
+"""What ids of claims start with that are about blocks of every kind."""
+
 _WORST: tuple[State, ...] = ("conflict", "not verified", "stated", "read", "derived", "verified")
 
 
@@ -30,11 +33,30 @@ def annotate(
     `claims` are all that are shown of the graph's model unless given. An op's or container's claims come down to the
     tensors that it makes as contextual. A claim about a node that the map doesn't have is a CatalogError.
     """
-    made = tuple(find.shown(find.model(graph.model)) if claims is None else claims)
+    shown = find.shown(find.model(graph.model)) if claims is None else claims
+    made = tuple(spread(claim, [region.name for region in graph.regions]) for claim in shown)
     _check(graph, made)
     proved = {name for r in records if r.outcome == "passed" and r.check not in stale for name in r.claims}
     nodes = [_node(node, made, reports, proved) for node in graph.nodes]
     return replace(graph, nodes=tuple(replace(n, proofs=tuple(_proofs(n, records, stale))) for n in nodes))
+
+
+def spread(claim: Claim, regions: Sequence[str]) -> Claim:
+    """The claim with its ids that start with `block` set out for blocks of every kind, where none is called just so."""
+    if not regions or BLOCK in regions:
+        return claim
+
+    def each(name: str) -> list[str]:
+        stands = name == BLOCK or name.startswith((f"{BLOCK}.", f"{BLOCK}:"))
+        return [region + name.removeprefix(BLOCK) for region in regions] if stands else [name]
+
+    return replace(
+        claim,
+        direct=tuple(other for name in claim.direct for other in each(name)),
+        contextual=tuple(other for name in claim.contextual for other in each(name)),
+        lacks=tuple(other for name in claim.lacks for other in each(name)),
+        expressions={other: text for name, text in claim.expressions.items() for other in each(name)},
+    )
 
 
 def _proofs(node: Node, records: Iterable[VerificationRecord], stale: Collection[str]) -> Iterator[Proof]:

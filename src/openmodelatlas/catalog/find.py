@@ -60,11 +60,12 @@ def claim(name: str) -> Claim:
 
 def claims(of: Model) -> tuple[Claim, ...]:
     """Every claim that is made of a model: its configuration, its reference's claims but for those that its deviations
-    drop, and the claims that its deviations stand on; each with the conflict that the model records against it."""
-    dropped = {name for deviation in of.deviations for name in deviation.drops}
+    drop or its size is without, and the claims that its deviations stand on; each with the conflict that the model
+    records against it."""
+    dropped = {*of.without, *(name for deviation in of.deviations for name in deviation.drops)}
     known = {c.id for c in reference(of.reference).claims}
     if stray := dropped - known:
-        raise CatalogError("a deviation drops an unknown claim", where=f"{of.id}: {', '.join(sorted(stray))}")
+        raise CatalogError("an unknown claim is dropped", where=f"{of.id}: {', '.join(sorted(stray))}")
     chosen = [c for c in reference(of.reference).claims if c.id not in dropped and not c.caveat]
     extra = [of.configuration.claim, *(d.claim for d in of.deviations)]
     chosen += [claim(name) for name in extra if name is not None]
@@ -91,7 +92,7 @@ def provenance(of: Model) -> Provenance:
     ref = reference(of.reference)
     return Provenance(
         reference=ref,
-        own=ref.release == of.release,
+        own=ref.release in (None, of.release),
         computes_as=releases()[of.release].title,
         deviations=tuple((d, claim(d.claim) if d.claim else None) for d in of.deviations),
         configuration=of.configuration,

@@ -74,7 +74,9 @@ def _reference(entry: Entry) -> Reference:
         revision=home.revision,
         path=home.path,
         license=home.license,
+        home=home,
         release=entry.take("release", str, None),
+        runner=entry.take("runner", str, None),
         setting=_figure(entry, "setting"),
         claims=claims,
     )
@@ -123,12 +125,15 @@ def _claim(entry: Entry, reference: str, places: Mapping[str, Place]) -> Claim:
         expressions=entry.take("expressions", dict, {}),
         conflict=caveat,
         caveat=caveat is not None,
+        lacks=entry.strings("lacks"),
     )
     entry.end()
     if record.caveat and (record.direct or record.expressions):
         raise CatalogError("a caveat about what a node computes", where=entry.where)
     if both := set(record.direct) & set(record.contextual):
         raise CatalogError("direct and contextual at once", where=f"{entry.where}: {', '.join(sorted(both))}")
+    if stray := {name.partition(":")[0] for name in record.lacks} - set(record.direct):
+        raise CatalogError("lacks a result of a node not claimed", where=f"{entry.where}: {', '.join(sorted(stray))}")
     if stray := set(record.expressions) - set(record.direct + record.contextual):
         raise CatalogError("expression for a node not claimed", where=f"{entry.where}: {', '.join(sorted(stray))}")
     return record
@@ -207,6 +212,7 @@ def _model(entry: Entry, release: str, release_title: str) -> Model:
         variant=entry.take("variant", str, identity),
         reference=entry.take("reference", str),
         deviations=tuple(_deviation(Entry(t, f"{entry.where}: deviation")) for t in entry.take("deviation", list, [])),
+        without=entry.strings("without"),
         conflicts=entry.take("conflicts", dict, {}),
         configuration=Configuration(
             state=configuration.take("state", str),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from openmodelatlas.records.evidence import Claim, State
+from openmodelatlas.records.evidence import Claim, Place, State
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -107,7 +107,8 @@ class Release:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """Code that a release published (`release`), and the claims that stand on it, by block-less node id.
+    """Code that a release published (`release`), or a library's code for the model itself (none), and the claims that
+    stand on it, by block-less node id. `home`: its file. `runner`: who can run it beside ours.
 
     `setting`: the positions that the code makes room for unless told otherwise, which says nothing of any model."""
 
@@ -117,7 +118,9 @@ class Reference:
     revision: str
     path: str
     license: str
+    home: Place
     release: str | None
+    runner: str | None
     setting: Figure | None
     claims: tuple[Claim, ...]
 
@@ -126,8 +129,8 @@ class Reference:
 class Provenance:
     """All that the sentence "Reference code ..., which computes as ... but for ..." needs, for one model.
 
-    `own`: the reference is the release's own code. `deviations` come with the claim that pins each, where there is one.
-    `caveats` tell how far the file of the configuration is to be trusted.
+    `own`: the reference is the release's own code, or a library's code for this very model. `deviations` come with the
+    claim that pins each, where there is one. `caveats` tell how far the file of the configuration is to be trusted.
     """
 
     reference: Reference

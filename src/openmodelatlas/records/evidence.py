@@ -49,7 +49,9 @@ class Claim:
     """A sentence about nodes of a map, with the pin that it stands on and the other places that say the same.
 
     `direct`: nodes whose op is computed in the pinned lines; `contextual`: nodes whose standing the lines show.
-    `expressions`: by node id, the reference's own line, shortened with an ellipsis. A `caveat` says nothing of a map:
+    `lacks`: results of nodes (`node:port`) that this code never has as a value. `expressions`: by node id, the
+    reference's own line, shortened with an ellipsis. Ids that start with `block` stand for blocks of every kind, in a
+    model that has several kinds. A `caveat` says nothing of a map:
     it tells how far the file is to be trusted, and `conflict` is what speaks against it.
     """
 
@@ -63,6 +65,7 @@ class Claim:
     expressions: Mapping[str, str]
     conflict: str | None
     caveat: bool = False
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ import torch
 from openmodelatlas.errors import UsageError
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.trace.located_match import TOLERANCE
-from openmodelatlas.trace.regions import BLOCKS, snake_case
+from openmodelatlas.trace.regions import BLOCKS
 
 SECONDS = 180.0
 WORKER = "openmodelatlas.trace.located_worker"
@@ -42,8 +42,9 @@ class LocatedNode:
 @dataclass(frozen=True, kw_only=True)
 class Located:
     """What a run of a reference showed. `instances` counts module calls, every block's own; `missing` are nodes that
-    no line computes; `logits` is how far the two models' scores are apart, relative to their magnitude;
-    `shared` counts the reference's parameters that have a second name."""
+    no line computes, and single results (`node:port`) of nodes that have others; `logits` is how far the two models'
+    scores are apart, relative to their magnitude; `shared` counts the reference's parameters that have a second name,
+    and `tied` says whether ours do. `elsewhere`: lines of the files that were watched besides."""
 
     model: str
     reference: str
@@ -58,26 +59,33 @@ class Located:
     recorded: int
     logits: float
     shared: int
+    tied: bool
+    blocks: tuple[str, ...]
+    elsewhere: Mapping[str, tuple[LocatedNode, ...]]
 
 
-def locate(variant: Variant, reference: Path, replace: Mapping[str, str] | None = None) -> Located:
-    """Every node's lines in the file; `replace` has lines of it (stripped) to be read as others.
+def locate(
+    variant: Variant, reference: Path, replace: Mapping[str, str] | None = None, beside: Sequence[Path] = ()
+) -> Located:
+    """Every node's lines in the file, and those in the files `beside` that it calls; `replace` has lines of it
+    (stripped) to be read as others.
 
     UsageError for a file that is no such reference, or that computes other scores than the variant.
     """
-    answer = ask({"model": variant.name, "reference": str(reference), "replace": dict(replace or {})})
-    blocks = _block_names(variant)
-    absent = tuple(dict.fromkeys(node_id(path, blocks) for path in answer["missing"]))
+    request = {"model": variant.name, "reference": str(reference), "replace": dict(replace or {})}
+    answer = ask({**request, "beside": [str(path) for path in beside]})
+    blocks = answer["blocks"]
+    absent = _absent(answer, blocks)
     if not answer["logits"] < TOLERANCE * 10:
         apart = f"{answer['logits']:.1e} apart, relative to the largest"
         raise UsageError(
             f"the file does not compute {variant.name}",
             where=str(reference),
             expected="equal scores on equal weights",
-            found=f"{apart}; {next(iter(absent), 'logits')} is the first node that differs",
+            found=f"{apart}; {next((n for n in absent if ':' not in n), 'logits')} is the first node that differs",
         )
     paths = {m["path"] for m in answer["matches"]}
-    missing = set(answer["missing"])
+    missing = {path for path, _ in answer["missing"]} - paths
     return Located(
         model=variant.name,
         reference=str(reference),
@@ -87,12 +95,22 @@ def locate(variant: Variant, reference: Path, replace: Mapping[str, str] | None 
         nodes=_folded(answer["matches"], blocks),
         missing=absent,
         instances=len(paths | missing),
-        found=len(paths - missing),
+        found=len(paths),
         positions=answer["positions"],
         recorded=answer["recorded"],
         logits=answer["logits"],
         shared=answer["shared"],
+        tied=answer["tied"],
+        blocks=tuple(dict.fromkeys(blocks)),
+        elsewhere={path: _folded(matches, blocks) for path, matches in answer["elsewhere"].items()},
     )
+
+
+def _absent(answer: Mapping[str, Any], blocks: Sequence[str]) -> tuple[str, ...]:
+    """What no line has: nodes, or single results of nodes that have others."""
+    paths = {m["path"] for m in answer["matches"]}
+    names = (f"{path}:{port}" if path in paths else path for path, port in answer["missing"])
+    return tuple(dict.fromkeys(node_id(name, blocks) for name in names))
 
 
 @dataclass(frozen=True)
@@ -122,6 +140,43 @@ def call(
     return Called(tuple(answer["results"]), answer["sha256"], tuple(answer["shims"]))
 
 
+@dataclass(frozen=True)
+class Angles:
+    """What a library's rotary class makes for one kind of block: frequencies before any scaling and as used, and the
+    cosine and sine of every position's angles."""
+
+    kind: str
+    plain: torch.Tensor
+    used: torch.Tensor
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+
+def angles(reference: Path, variant: Variant) -> tuple[tuple[Angles, ...], str, str]:
+    """The angles of the variant's full size by the library's own class, that class's name, and the file's hash."""
+    answer = ask({"reference": str(reference), "angles": variant.name})
+    return tuple(Angles(**row) for row in answer["angles"]), answer["class"], answer["sha256"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a library says of full-size tensors under their published names: how many they are, what is wrong with them,
+    and how many numbers the model has that it makes of them."""
+
+    tensors: int
+    wrong: tuple[str, ...]
+    total: int
+    made_by: str
+    sha256: str
+
+
+def sizes(reference: Path, variant: Variant) -> Sizes:
+    """The library's own loader on the variant's tensors, all without storage."""
+    answer = ask({"reference": str(reference), "sizes": variant.name})
+    wrong = tuple(answer["wrong"])
+    return Sizes(answer["tensors"], wrong, answer["total"], answer["class"], answer["sha256"])
+
+
 def ask(request: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of the reference's process; its errors are raised here."""
     with tempfile.TemporaryDirectory(prefix="oma-locate-") as folder:
@@ -141,11 +196,6 @@ def ask(request: Mapping[str, Any]) -> dict[str, Any]:
         parts = answer["error"]
         raise UsageError(parts.pop("what"), **parts)
     return answer
-
-
-def _block_names(variant: Variant) -> list[str]:
-    """Each block's region name, from its class."""
-    return [snake_case(type(block).__name__) for block in getattr(variant.build("meta"), BLOCKS)]
 
 
 def node_id(path: str, blocks: Sequence[str]) -> str:

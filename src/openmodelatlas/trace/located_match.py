@@ -14,8 +14,8 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Match:
-    """Where one of our values was found. `lines` compute it, `called` are lines that got it from a call; `others` are
-    further lines with the same value, which call order ruled out."""
+    """Where one of our values was found in a file. `lines` compute it, `called` are lines that got it from a call;
+    `others` are further lines with the same value, which call order ruled out."""
 
     handed: Handed
     lines: tuple[int, ...]
@@ -30,13 +30,17 @@ def match(ours: Sequence[Handed], entries: Sequence[Entry], rows: range) -> tupl
 
     A value may stand at several lines. An op that computes is sought among ops that compute, one that only moves among
     views, casts and copies, first in exactly its own shape; of what remains, the first after the places of its inputs.
+    A value that stands nowhere whole may have been made in pieces, by one line that ran several times.
     """
+    stock = _Stock(entries, rows)
     found: list[Match] = []
     missing: list[Handed] = []
     places: dict[str, int] = {}
     for value in ours:
-        same = [(e, d) for e in entries if (d := distance(value.value, e.value, rows)) < TOLERANCE]
+        same = stock.equal_to(value.value)
         after = max((places[n] for n in value.needs if n in places), default=-1)
+        if not same:
+            same = list(_in_pieces(value.value, entries, after))
         chosen = _choose(value, [e for e, _ in same if not e.call], after)
         if chosen is None:
             missing.append(value)
@@ -46,6 +50,39 @@ def match(ours: Sequence[Handed], entries: Sequence[Entry], rows: range) -> tupl
         others = {e.line for e, _ in same if not e.call and e.moves == chosen.moves} - {chosen.line}
         found.append(Match(value, (chosen.line,), called, tuple(sorted(others)), _of(same, chosen), chosen.index))
     return found, missing
+
+
+def _in_pieces(value: Tensor, entries: Sequence[Entry], after: int) -> Iterator[tuple[Entry, float]]:
+    """Lines whose results, put together as they came, are the value's rows in another order; by the first piece."""
+    if value.dim() < 3 or not value.is_floating_point():
+        return
+    wanted = _sorted_rows(value.flatten(0, -2).double())
+    groups: dict[tuple[int, str, int], list[Entry]] = {}
+    for entry in entries:
+        fits = entry.value.dim() == 2 and entry.value.shape[1] == wanted.shape[1] and entry.index > after
+        if fits and len(entry.value) < len(wanted) and not entry.call:
+            groups.setdefault((entry.line, entry.function, entry.part), []).append(entry)
+    for group in groups.values():
+        for start in range(len(group)):
+            pieces = _run_of(group[start:], len(wanted))
+            if pieces:
+                together = _sorted_rows(torch.cat([piece.value for piece in pieces]).double())
+                if (far := _far(wanted, together)) < TOLERANCE:
+                    yield pieces[0], far
+
+
+def _run_of(group: Sequence[Entry], rows: int) -> Sequence[Entry]:
+    """As many of the first pieces as have so many rows together, or none."""
+    total = 0
+    for count, entry in enumerate(group, 1):
+        total += len(entry.value)
+        if total >= rows:
+            return group[:count] if total == rows else ()
+    return ()
+
+
+def _sorted_rows(rows: Tensor) -> Tensor:
+    return rows[rows[:, 0].argsort()]
 
 
 def _of(same: list[tuple[Entry, float]], chosen: Entry) -> float:
@@ -63,14 +100,25 @@ def _choose(value: Handed, same: list[Entry], after: int) -> Entry | None:
     return next((group[0] for group in groups if group), None)
 
 
-def distance(ours: Tensor, theirs: Tensor, rows: range) -> float:
-    """The largest difference over the largest magnitude, in the layout that fits best; infinite where none fits."""
-    best = float("inf")
-    for mine in _ours(ours):
-        for view in _layouts(theirs, rows):
-            if view.numel() == mine.numel():
-                best = min(best, _far(mine, view))
-    return best
+class _Stock:
+    """A reference's values in every layout that they may stand in, by how many numbers they have."""
+
+    def __init__(self, entries: Sequence[Entry], rows: range) -> None:
+        self.by_count: dict[int, list[tuple[Entry, Tensor]]] = {}
+        for entry in entries:
+            for view in _layouts(entry.value, rows):
+                self.by_count.setdefault(view.numel(), []).append((entry, view))
+
+    def equal_to(self, value: Tensor) -> list[tuple[Entry, float]]:
+        """The entries whose value is this one in some layout, in order, with the largest difference over the largest
+        magnitude."""
+        found: dict[int, tuple[Entry, float]] = {}
+        for mine in _ours(value):
+            for entry, view in self.by_count.get(mine.numel(), ()):
+                far = _far(mine, view)
+                if far < TOLERANCE and far < found.get(entry.index, (entry, float("inf")))[1]:
+                    found[entry.index] = (entry, far)
+        return [found[index] for index in sorted(found)]
 
 
 def _ours(value: Tensor) -> Iterator[Tensor]:

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,22 +14,25 @@ from torch.overrides import TorchFunctionMode
 from openmodelatlas.trace.run import Hook, leaves
 
 COPIES = {"clone", "contiguous", "float", "double", "bfloat16", "half", "to", "type", "type_as", "reshape", "flatten"}
-COPIES |= {"repeat_interleave", "repeat", "__setitem__", "copy_", "index_copy_", "index_copy"}
+COPIES |= {"repeat_interleave", "repeat", "cat", "__getitem__", "index_select"}
+COPIES |= {"__setitem__", "copy_", "index_copy_", "index_copy"}
 """Functions that hand on values they were given, though in other memory; those that share memory are seen by that."""
 
-WRITES = {"__setitem__", "copy_", "index_copy_", "masked_fill_", "fill_", "zero_"}
+WRITES = {"__setitem__", "copy_", "index_copy_", "masked_fill_", "fill_", "zero_", "index_add_", "scatter_add_"}
+WRITES |= {"add_", "sub_", "mul_", "div_", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__idiv__"}
 """Functions whose result is what they did to their first argument."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One value that came to be at `line`. `chain`: the lines above it, innermost first. `moves`: a view, a cast or a
-    copy made it. `call`: a function of the file returned it to that line."""
+    """One value that came to be at `line` of a file. `part`: which of a function's results it is. `moves`: a view, a
+    cast or a copy made it. `call`: a function of the file returned it to that line."""
 
     index: int
+    path: str
     line: int
-    chain: tuple[int, ...]
     function: str
+    part: int
     value: Tensor
     moves: bool
     call: bool
@@ -37,9 +40,11 @@ class Entry:
 
 @dataclass
 class Watcher(TorchFunctionMode):
-    """Notes every torch function that is called, however deep, below a line of the file."""
+    """Notes every torch function that is called, however deep, below a line of the file. Where the line of another file
+    of `beside` lies between, the value is noted for that line, too."""
 
     path: str
+    beside: Sequence[str] = ()
     entries: list[Entry] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -50,34 +55,41 @@ class Watcher(TorchFunctionMode):
         out = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         made = args[0] if name in WRITES and args else out
-        lines = tuple(self._lines(sys._getframe(1)))
-        if lines:
+        places = self._places(sys._getframe(1))
+        if self.path in places:
             given = {_memory(t) for t in _tensors((args, kwargs))}
-            for value in _tensors(made):
+            for part, value in enumerate(_tensors(made)):
                 moves = name in COPIES or (name not in WRITES and _memory(value) in given)
-                self._note(lines, name, value, moves=moves, call=False)
+                self._note(places, name, part, value, moves=moves, call=False)
         return out
 
-    def _lines(self, frame: types.FrameType | None) -> Iterator[int]:
+    def _places(self, frame: types.FrameType | None) -> dict[str, int]:
+        """The innermost line of each watched file above a frame."""
+        found: dict[str, int] = {}
         while frame is not None:
-            if frame.f_code.co_filename == self.path:
-                yield frame.f_lineno
+            path = frame.f_code.co_filename
+            if path not in found and (path == self.path or path in self.beside):
+                found[path] = frame.f_lineno
             frame = frame.f_back
+        return found
 
-    def _note(self, lines: tuple[int, ...], function: str, value: Tensor, *, moves: bool, call: bool) -> None:
+    def _note(
+        self, places: dict[str, int], function: str, part: int, value: Tensor, *, moves: bool, call: bool
+    ) -> None:
         with torch._C.DisableTorchFunction():
             kept = value.detach().clone()
-        self.entries.append(Entry(len(self.entries), lines[0], lines[1:], function, kept, moves, call))
+        for path, line in places.items():
+            self.entries.append(Entry(len(self.entries), path, line, function, part, kept, moves, call))
 
     def _profile(self, frame: types.FrameType, event: str, result: Any) -> None:
         """A function of the file returns: the value belongs to the line that called, too."""
         if event != "return" or frame.f_code.co_filename != self.path:
             return
-        lines = tuple(self._lines(frame.f_back))
-        if not lines:
+        places = self._places(frame.f_back)
+        if self.path not in places:
             return
-        for value in _tensors(result):
-            self._note(lines, frame.f_code.co_name, value, moves=True, call=True)
+        for part, value in enumerate(_tensors(result)):
+            self._note({self.path: places[self.path]}, frame.f_code.co_name, part, value, moves=True, call=True)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -99,7 +111,7 @@ def _memory(value: Tensor) -> int:
 def _tensors(tree: Any) -> Iterator[Tensor]:
     """Tensors in nested tuples, lists and dicts that hold numbers worth a look."""
     if isinstance(tree, Tensor):
-        if tree.is_floating_point() or tree.is_complex():
+        if tree.dtype != torch.bool and not tree.is_meta:
             yield tree
     elif isinstance(tree, dict):
         for item in tree.values():

@@ -1,15 +1,15 @@
 """The process in which a reference runs: `python -m openmodelatlas.trace.located_worker REQUEST RESULT`.
 
-The request is JSON; the answer is written by `torch.save`, since what a reference prints is its own affair. An error is
-answered as its parts. A request either locates a model's nodes, or calls functions of the file.
+The request is JSON; the answer is written by `torch.save`, since what a reference prints is its own affair, or is an
+error's parts. A request locates a model's nodes, calls functions of the file, asks for its rotary angles, or has it
+make a model of a variant's full size without storage.
 """
 
-import dataclasses
 import hashlib
-import inspect
 import json
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +19,16 @@ from torch import Tensor, nn
 from openmodelatlas.errors import AtlasError, UsageError
 from openmodelatlas.models import find
 from openmodelatlas.models.variant import Variant
-from openmodelatlas.parts.cache import BlockCache, Cache
-from openmodelatlas.trace.located_load import MULTIPLE, Reference, build, copy_weights, load
+from openmodelatlas.trace import located_run, located_stored
+from openmodelatlas.trace.located_build import MULTIPLE, Built, arguments, build, configs, configured, loaded
+from openmodelatlas.trace.located_load import load
 from openmodelatlas.trace.located_match import Match, match
-from openmodelatlas.trace.located_watch import Handed, Watcher, handed
+from openmodelatlas.trace.located_run import BATCH, BEFORE, NEW, TINY
+from openmodelatlas.trace.located_watch import Watcher
+from openmodelatlas.trace.regions import BLOCKS, snake_case
 
-TINY = {
-    "hidden_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "vocab_size": 97,
-    "intermediate_size": 128,
-}
-BATCH, BEFORE, NEW = 2, 3, 5
-"""A call of 5 new positions after 3 that lie in the cache, so that no two values have to be equal."""
+PLAIN = "compute_default_rope_parameters"
+"""The function by which a library's rotary classes make frequencies that nothing scales."""
 
 
 def main(request: Path, result: Path) -> None:
@@ -46,11 +40,18 @@ def main(request: Path, result: Path) -> None:
         if "calls" in asked:
             with torch.device(asked["device"]):
                 answer = call(path, asked["replace"], asked["calls"])
+        elif "angles" in asked:
+            answer = angles(find(asked["angles"]), path)
+        elif "sizes" in asked:
+            answer = sizes(find(asked["sizes"]), path)
         else:
-            answer = locate(asked["model"], path, asked["replace"])
+            answer = locate(find(asked["model"]), path, asked["replace"], asked["beside"])
     except AtlasError as error:
         answer = {"error": {k: v if v is None else str(v) for k, v in vars(error).items()}}
-    torch.save(answer, result)
+    torch.save({"sha256": hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "", **answer}, result)
+
+
+# --- functions --------------------------------------------------------------------------------------------------------
 
 
 def call(path: Path, replace: dict[str, str], calls: list[dict[str, Any]]) -> dict[str, Any]:
@@ -67,8 +68,7 @@ def call(path: Path, replace: dict[str, str], calls: list[dict[str, Any]]) -> di
             results.append(function(**given))
         else:
             results.append(function(*(_argument(a, results) for a in given)))
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return {"sha256": digest, "shims": list(shims), "results": [_answer(r) for r in results]}
+    return {"shims": list(shims), "results": [_answer(r) for r in results]}
 
 
 def _answer(result: Any) -> Any:
@@ -83,46 +83,109 @@ def _argument(value: Any, results: list[Any]) -> Any:
     return value
 
 
-def locate(name: str, path: Path, replace: dict[str, str]) -> dict[str, Any]:
-    """Run both, match every value."""
+# --- full size --------------------------------------------------------------------------------------------------------
+
+
+def _configured(module: types.ModuleType, variant: Variant) -> Any:
+    """The library's own configuration object with the variant's numbers, as a published file would give them."""
+    for kind in configs(module, "huggingface", variant):
+        return configured(kind, arguments(kind, "huggingface", variant, {}))
+    raise UsageError("the file has no configuration class of this family", where=module.__name__)
+
+
+def angles(variant: Variant, path: Path) -> dict[str, Any]:
+    """Frequencies and tables of the file's rotary class, one for each kind of block that it tells apart, for every
+    position that the configuration takes: `plain` before any scaling, `used`, `cos` and `sin`."""
+    module, shims = load(path)
+    kinds = [k for k in vars(module).values() if isinstance(k, type) and hasattr(k, PLAIN)]
+    if not kinds:
+        raise UsageError("the file has no rotary class of this kind", where=str(path), expected=PLAIN)
+    config = _configured(module, variant)
+    rotary: Any = kinds[0](config)
+    kept = dict(rotary.named_buffers())
+    positions = torch.arange(variant.config.max_position_embeddings)[None]
+    found = []
+    for kind in sorted(rotary.rope_type) if isinstance(rotary.rope_type, dict) else [None]:
+        more = {} if kind is None else {"layer_type": kind}
+        with torch.no_grad():
+            cos, sin = rotary(torch.zeros(1), positions, **more)
+        half = cos.shape[-1] // 2
+        found.append(
+            {
+                "kind": kind or "",
+                "plain": getattr(kinds[0], PLAIN)(config, **more)[0],
+                "used": kept["inv_freq" if kind is None else f"{kind}_inv_freq"],
+                "cos": cos[0, :, :half].clone(),
+                "sin": sin[0, :, :half].clone(),
+            }
+        )
+    return {"shims": list(shims), "class": kinds[0].__name__, "angles": found}
+
+
+def sizes(variant: Variant, path: Path) -> dict[str, Any]:
+    """What the library says of the variant's full-size tensors, all without storage, when it makes a model of them:
+    which it misses, does not know, or has in another shape; and how many numbers that model has."""
+    module, shims = load(path)
+    name = located_stored.settings(variant, "huggingface")["architectures"][0]
+    kind = getattr(module, name, None)
+    if kind is None:
+        raise UsageError("the file has no class of that name", where=str(path), expected=name)
+    answer: dict[str, Any] = {"shims": list(shims), "class": name, "wrong": [], "total": 0}
+    answer["tensors"] = len(located_stored.places(variant, "huggingface"))
+    try:
+        made, answer["wrong"] = loaded(
+            kind, _configured(module, variant), variant.build("meta"), variant, torch.device("meta")
+        )
+        answer["total"] = sum(p.numel() for p in made.parameters())
+    except RuntimeError as error:  # a tensor of a shape that its conversion cannot take
+        answer["wrong"] = [str(error).strip().splitlines()[0]]
+    return answer
+
+
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
+def locate(variant: Variant, path: Path, replace: dict[str, str], beside: Sequence[str]) -> dict[str, Any]:
+    """Run both, match every value with the lines of the file, and with those of files that it calls."""
     torch.manual_seed(0)
-    variant = twin(find(name))
-    watcher = Watcher(str(path.resolve()))
+    watcher = Watcher(str(path.resolve()), [str(Path(other).resolve()) for other in beside])
 
     def watched(make: Callable[[], nn.Module]) -> nn.Module:
         with watcher.watching():
             return make().eval()
 
     settings = {"batch": BATCH, "slots": BEFORE + NEW, "multiple": MULTIPLE}
-    reference = build(path, variant, settings, watched, replace)
-    width = dict(reference.model.named_parameters())[reference.parameters["blocks.0.feed_forward.gate.weight"]].shape[0]
-    variant = dataclasses.replace(variant, config=dataclasses.replace(variant.config, intermediate_size=width))
-    ours = filled(variant)
-    copy_weights(ours, reference, variant)
+    built = build(path, located_run.twin(variant), settings, located_run.filled, watched, replace)
     tokens = torch.randint(0, TINY["vocab_size"], (BATCH, BEFORE + NEW))
-    theirs, start = run_reference(reference, tokens, watcher)
-    values = run_ours(ours, variant, tokens, start)
-    found, missing = match(values, watcher.entries, range(start, BEFORE + NEW))
-    logits = values[-1].value
+    theirs, start = located_run.run_reference(built.theirs, tokens, watcher)
+    values = located_run.run_ours(built.ours, built.variant, tokens, start)
+    logits, rows = values[-1].value, range(start, BEFORE + NEW)
     if theirs.shape != logits.shape:
         raise UsageError("the model returns scores of another shape", where=str(path), found=list(theirs.shape))
+    by_file = {p: [e for e in watcher.entries if e.path == p] for p in (watcher.path, *watcher.beside)}
+    found, missing = match(values, by_file.pop(watcher.path), rows)
+    elsewhere = {p: match(values, entries, rows)[0] for p, entries in by_file.items()}
     return {
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-        "shims": list(reference.shims),
-        "scheme": reference.scheme,
-        "shared": shared(reference.model),
+        **_facts(built),
         "logits": float((theirs.double() - logits.double()).abs().max() / logits.abs().max()),
         "positions": NEW,
         "recorded": len(watcher.entries),
         "matches": [plain(m) for m in found],
-        "missing": list(dict.fromkeys(h.path for h in missing)),
+        "elsewhere": {given: [plain(m) for m in elsewhere[str(Path(given).resolve())]] for given in beside},
+        "missing": [[h.path, h.port] for h in missing],
     }
 
 
-def shared(model: nn.Module) -> int:
-    """How many names the reference's parameters have beyond one each."""
-    names = list(model.named_parameters(remove_duplicate=False))
-    return len(names) - len({id(p) for _, p in names})
+def _facts(built: Built) -> dict[str, Any]:
+    names = list(built.theirs.named_parameters(remove_duplicate=False))
+    shared = len(names) - len({id(p) for _, p in names})
+    return {
+        "shims": list(built.shims),
+        "scheme": built.scheme,
+        "shared": shared,
+        "tied": located_stored.tied(built.variant),
+        "blocks": [snake_case(type(block).__name__) for block in getattr(built.ours, BLOCKS)],
+    }
 
 
 def plain(found: Match) -> dict[str, Any]:
@@ -136,65 +199,6 @@ def plain(found: Match) -> dict[str, Any]:
         "others": found.others,
         "distance": found.distance,
     }
-
-
-def twin(variant: Variant) -> Variant:
-    """The variant at tiny sizes: structure and every other number kept."""
-    return dataclasses.replace(variant, config=dataclasses.replace(variant.config, **TINY))
-
-
-def filled(variant: Variant) -> nn.Module:
-    """Random weights of a size at which every op matters; gains random too, so that a gain is not the identity."""
-    model = variant.build("cpu", torch.float32)
-    for name, parameter in model.named_parameters():
-        with torch.no_grad():
-            if parameter.dim() == 1:
-                parameter.uniform_(0.5, 1.5)
-            else:
-                parameter.normal_(std=0.5 if name == "embed.weight" else 1.5 / parameter.shape[1] ** 0.5)
-    return model
-
-
-def run_reference(reference: Reference, tokens: Tensor, watcher: Watcher) -> tuple[Tensor, int]:
-    """The reference's logits of the new positions, and where they start: 0 where it cannot be called in two steps."""
-    parameters = inspect.signature(reference.model.forward).parameters
-    with torch.no_grad():
-        try:
-            if "start_pos" in parameters:
-                reference.model(tokens[:, :BEFORE], 0)
-                with watcher.watching():
-                    out = reference.model(tokens[:, BEFORE:], BEFORE)
-                return logits_of(out), BEFORE
-            with watcher.watching():
-                out = reference.model(tokens)
-            return logits_of(out), 0
-        except Exception as error:
-            found = f"{type(error).__name__}: {error}"
-            raise UsageError("the model cannot be called", where=reference.path, found=found) from error
-
-
-def logits_of(out: Any) -> Tensor:
-    """The scores in whatever a model returns."""
-    for value in (out, getattr(out, "logits", None), *(out if isinstance(out, tuple) else ())):
-        if isinstance(value, Tensor):
-            return value
-    raise UsageError("the model returns no tensor", found=type(out).__name__)
-
-
-def run_ours(model: nn.Module, variant: Variant, tokens: Tensor, start: int) -> list[Handed]:
-    """Our values of the call that the reference was watched in."""
-    positions = torch.arange(tokens.shape[1]).expand(len(tokens), -1)
-    if not start:
-        return handed(model, tokens, positions)
-    shape = (len(tokens), tokens.shape[1], variant.config.num_key_value_heads, variant.config.head_dim)
-    blocks = tuple(BlockCache(torch.zeros(shape), torch.zeros(shape)) for _ in range(variant.config.num_hidden_layers))
-    stored = torch.full(tokens.shape, -1)
-    stored[:, :start] = positions[:, :start]
-    with torch.no_grad():
-        model(tokens[:, :start], positions[:, :start], Cache(torch.arange(start), stored, blocks))
-    stored = positions.clone()
-    slots = torch.arange(start, tokens.shape[1])
-    return handed(model, tokens[:, start:], positions[:, start:], Cache(slots, stored, blocks))
 
 
 if __name__ == "__main__":
