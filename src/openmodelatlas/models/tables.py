@@ -1,4 +1,5 @@
-"""The tables beside a family's file: `FAMILY.pages.toml` (titles, symbols) and `FAMILY.names.toml` (stored names)."""
+"""The tables beside a family's file: `FAMILY.pages.toml` (titles, symbols), `FAMILY.names.toml` (stored names), and
+`FAMILY.transformers.toml` (where that library computes each node)."""
 
 import functools
 import tomllib
@@ -28,3 +29,8 @@ def pages(family: str) -> dict[str, Any]:
 def names(family: str) -> dict[str, Any]:
     """Stored tensor names and metadata keys of every checkpoint scheme."""
     return table(family, "names")
+
+
+def transformers(family: str) -> dict[str, Any]:
+    """Classes of the library, and the point in them for each node."""
+    return table(family, "transformers")

@@ -1,9 +1,8 @@
 """One parity run: the same cases here and in the references, and the record that is left of it."""
 
-import hashlib
 import platform
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from importlib.metadata import version
 from typing import Any
@@ -19,27 +18,50 @@ from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.evidence import Place
 from openmodelatlas.records.verification import Measurement, Tier, VerificationRecord, Yardstick
-from openmodelatlas.verify import definition_hash, parity
+from openmodelatlas.verify import definition_hash, parity, parity_hub
+from openmodelatlas.verify.parity_distances import BETWEEN, Distances, holds, measured, worst
 from openmodelatlas.verify.references.exchange import Answer, Case, Values
 from openmodelatlas.verify.references.worker import needs, worker
 
 META, HUB, ITSELF = "ours to Meta's code", "ours to transformers", "transformers in float32 to itself in float64"
-FAMILIES = ("llama",)
-"""Families that the references here can run."""
-
 TINY: Tier = "tiny random weights"
+LISTED = "Listed are the node nearest to its bound, and the logits; all nodes were compared."
+OWN_WIDTH = 296
+"""A twin's width where its references can express a head width of its own: then no width can stand in for another."""
 
 
 def runs_here(model: Model) -> str | None:
     """Why no reference here runs the model, or None."""
-    return None if model.family in FAMILIES else f"no reference here runs the family {model.family}"
+    return None if parity_hub.known(model.family) else f"no table says where transformers computes {model.family}"
+
+
+def by_meta(model: Model) -> bool:
+    """Whether the model's reference is Meta's code, which then is a second yardstick."""
+    return model.reference.startswith("meta-llama/")
+
+
+def twin(model: Model, **changes: Any) -> Variant:
+    """The model's twin for a run beside all its references. Meta's code has no head width of its own."""
+    own: dict[str, Any] = {} if by_meta(model) else {"hidden_size": OWN_WIDTH}
+    return parity.twin(model.variant, **own, **changes)
+
+
+_done: dict[Any, VerificationRecord] = {}
+
+
+def shared(check: str, model: Model, variant: Variant, work: Callable[[], VerificationRecord]) -> VerificationRecord:
+    """The record that `work` makes of a twin in a check; made once for all models whose twins are the same."""
+    key = (check, by_meta(model), variant.model, variant.config, tuple(sorted(variant.parts.items(), key=str)))
+    if key not in _done:
+        _done[key] = work()
+    return replace(_done[key], model=model.id, entry=definition_hash.entry(model))
 
 
 @dataclass(frozen=True)
 class Outcome:
     """Distances of one case by pair of sides, what it was measured against, and the values of those sides."""
 
-    found: parity.Distances
+    found: Distances
     between: str
     to: tuple[str, ...]
     sides: Mapping[str, list[Values]] = field(default_factory=dict)
@@ -85,65 +107,71 @@ def ask_meta(
     return worker("meta").ask(parity.request(variant, named, cases, dtype=dtype, **source.options(), **more))
 
 
-def ask_hub(
-    variant: Variant, weights: Values, cases: Mapping[str, Case], *, dtype: str = "float32", **more: Any
-) -> Answer:
-    """transformers on those cases, its values brought to adjacent pairs."""
+def ask_hub(variant: Variant, weights: Values, cases: Mapping[str, Case], *, dtype: str = "float32") -> Answer:
+    """transformers on those cases, its values in our order of features."""
     needs("transformers")
-    options = {"attention": "eager", **more}
+    options = {**parity_hub.options(variant.family), "config": parity_hub.published(variant)}
     answer = worker("hub").ask(parity.request(variant, weights, cases, dtype=dtype, **options))
     answer["cases"] = {
-        name: [parity.interleaved(values, variant) for values in calls] for name, calls in answer["cases"].items()
+        name: [parity_hub.interleaved(values, variant) for values in calls] for name, calls in answer["cases"].items()
     }
     return answer
 
 
-def against_both(
-    variant: Variant, cases: Mapping[str, Case], progress: Progress = silent, model: torch.nn.Module | None = None
+def against(
+    model: Model, variant: Variant, cases: Mapping[str, Case], progress: Progress = silent
 ) -> tuple[dict[str, Outcome], tuple[Yardstick, ...]]:
-    """Each case in float32 here, in Meta's code and in transformers. `model` stands in for ours (to break it)."""
+    """Each case here and in every reference that runs the model."""
+    return (against_both if by_meta(model) else against_hub)(variant, cases, progress)
+
+
+def against_both(
+    variant: Variant, cases: Mapping[str, Case], progress: Progress = silent
+) -> tuple[dict[str, Outcome], tuple[Yardstick, ...]]:
+    """Each case in float32 here, in Meta's code and in transformers."""
     weights, source = parity.stored(variant), packaged_source(progress)
     progress("running Meta's code", 0, 0)
     meta = ask_meta(variant, weights, cases, source)
     progress("running transformers", 0, 0)
     hub = ask_hub(variant, weights, cases)
-    ours = model or parity.filled(variant, weights)
+    ours, kinds = parity.filled(variant, weights), parity.kinds(variant)
     outcomes = {}
     for name, case in cases.items():
-        here = parity.ours(ours, case)
-        found = parity.Distances()
+        here, found = parity.ours(ours, case), Distances(kinds)
         found.add(META, here, meta["cases"][name])
         found.add(HUB, here, hub["cases"][name])
-        found.add(parity.BETWEEN, hub["cases"][name], meta["cases"][name])
+        found.add(BETWEEN, hub["cases"][name], meta["cases"][name])
         sides = {META: meta["cases"][name], HUB: hub["cases"][name]}
-        outcomes[name] = Outcome(found, parity.BETWEEN, (META, HUB), sides)
+        outcomes[name] = Outcome(found, BETWEEN, (META, HUB), sides)
     return outcomes, yardsticks(meta, hub)
 
 
 def against_hub(
-    variant: Variant, cases: Mapping[str, Case], progress: Progress = silent, model: torch.nn.Module | None = None
+    variant: Variant, cases: Mapping[str, Case], progress: Progress = silent
 ) -> tuple[dict[str, Outcome], tuple[Yardstick, ...]]:
     """Each case here and in transformers alone, whose own rounding (float32 against float64) takes the place of a
     second reference. Padding does not count, and the rounding is that of the same rows without it: in float64 the
     library's padding rows are no numbers, and spread."""
     weights = parity.stored(variant)
     progress("running transformers", 0, 0)
-    whole = {f"{name}, no padding": unpadded(case) for name, case in cases.items()}
-    hub = ask_hub(variant, weights, {**cases, **whole})
-    double = ask_hub(variant, weights, whole, dtype="float64")
-    ours = model or parity.filled(variant, weights)
+    whole = {name: f"{name}, no padding" if real_rows(case) else name for name, case in cases.items()}
+    plain = {whole[name]: unpadded(case) for name, case in cases.items()}
+    hub = ask_hub(variant, weights, {**plain, **cases})
+    double = ask_hub(variant, weights, plain, dtype="float64")
+    ours, kinds = parity.filled(variant, weights), parity.kinds(variant)
     outcomes = {}
     for name, case in cases.items():
-        here, plain = parity.ours(ours, case), f"{name}, no padding"
-        found = parity.Distances()
+        here, found = parity.ours(ours, case), Distances(kinds)
         found.add(HUB, here, hub["cases"][name], real_rows(case))
-        found.add(ITSELF, hub["cases"][plain], double["cases"][plain])
+        found.add(ITSELF, hub["cases"][whole[name]], double["cases"][whole[name]])
         outcomes[name] = Outcome(found, ITSELF, (HUB,), {HUB: hub["cases"][name]})
     return outcomes, yardsticks(hub)
 
 
 def unpadded(case: Case) -> Case:
     """The same tokens, all of them real."""
+    if not real_rows(case):
+        return case
     positions = torch.arange(case["tokens"].shape[1]).expand_as(case["tokens"]).contiguous()
     return Case(**{**case, "positions": positions})
 
@@ -182,7 +210,7 @@ def record(
         check=check.rpartition(".")[2],
         title=title,
         tier=tier,
-        outcome="passed" if parity.holds(measurements) else "failed",
+        outcome="passed" if holds(measurements) else "failed",
         definition=definition_hash.definition(model.family),
         entry=definition_hash.entry(model),
         references=references,
@@ -212,13 +240,13 @@ def environment() -> dict[str, str]:
 def summary(outcome: Outcome, label: str = "") -> tuple[Measurement, ...]:
     """The three numbers at the logits and at the node nearest to its bound."""
     found = every(outcome)
-    nodes = {parity.worst(found).where, "logits"}
+    nodes = {worst(found).where, "logits"}
     return labelled([m for m in found if m.where in nodes], label)
 
 
 def every(outcome: Outcome, label: str = "") -> tuple[Measurement, ...]:
     """The three numbers at every node."""
-    return labelled(parity.measured(outcome.found, outcome.between, outcome.to), label)
+    return labelled(measured(outcome.found, outcome.between, outcome.to), label)
 
 
 def labelled(measurements: Iterable[Measurement], label: str) -> tuple[Measurement, ...]:
@@ -229,6 +257,6 @@ def labelled(measurements: Iterable[Measurement], label: str) -> tuple[Measureme
     )
 
 
-def sha256(text: str) -> str:
-    """The hash of a text, as a yardstick states it."""
-    return hashlib.sha256(text.encode()).hexdigest()
+def yardstick_note(model: Model) -> str:
+    """What stands in for a second reference, where there is none."""
+    return "" if by_meta(model) else " The second yardstick is transformers' own rounding."

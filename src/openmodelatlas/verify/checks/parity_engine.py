@@ -5,8 +5,9 @@ from torch import Tensor
 from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.verification import Measurement, Tier, VerificationRecord
-from openmodelatlas.verify import parity, real
+from openmodelatlas.verify import parity, parity_hub, real
 from openmodelatlas.verify import parity_run as run_
+from openmodelatlas.verify.parity_distances import BETWEEN, short
 from openmodelatlas.verify.references.exchange import Values
 from openmodelatlas.verify.references.worker import needs, release, worker
 
@@ -30,7 +31,7 @@ def run(model: Model, progress: Progress) -> VerificationRecord:
     texts = {name: calls[0] for name, calls in engine["cases"].items()}
     cases = {name: real.case_of(prompt + t["generated"].tolist(), ("logits",)) for name, t in texts.items()}
     progress("running transformers", 0, 0)
-    hub = worker("hub").ask(real.request_of(model, cases, attention="eager"))
+    hub = worker("hub").ask(real.request_of(model, cases, **parity_hub.options(model.family)))
     found: list[Measurement] = []
     for name, theirs in texts.items():
         ours = parity.ours(real.loaded(model).model, cases[name])[0]["logits"]
@@ -54,15 +55,15 @@ def _rows(kind: str, theirs: Values, ours: Tensor, hub: Tensor) -> list[Measurem
     written = slice(-TOKENS - 1, -1)
     here, there = (logits[0, written].log_softmax(-1) for logits in (ours, hub))
     engine, own, other = theirs["logprobs"], here.gather(1, theirs["top"]), there.gather(1, theirs["top"])
-    bound = parity.short(2 * float((other - engine).abs().max()))
+    bound = short(2 * float((other - engine).abs().max()))
     unlike = float((here.argmax(-1) != theirs["generated"]).sum())
     return [
         _row(f"ours to llama.cpp {kind}: {UNIT}", own - engine, bound),
         _row(f"ours to transformers on its text: {UNIT}", own - other, bound),
-        _row(f"{parity.BETWEEN}, llama.cpp {kind}: {UNIT}", other - engine, None),
+        _row(f"{BETWEEN}, llama.cpp {kind}: {UNIT}", other - engine, None),
         Measurement(where="logits", what=f"greedy tokens of llama.cpp {kind} not ours", value=unlike, bound=None),
     ]
 
 
 def _row(what: str, apart: Tensor, bound: float | None) -> Measurement:
-    return Measurement(where="logits", what=what, value=parity.short(float(apart.abs().max())), bound=bound)
+    return Measurement(where="logits", what=what, value=short(float(apart.abs().max())), bound=bound)

@@ -12,6 +12,7 @@ from openmodelatlas.records.verification import Measurement, VerificationRecord
 from openmodelatlas.verify import parity
 from openmodelatlas.verify import parity_run as run_
 from openmodelatlas.verify.definition_hash import plain
+from openmodelatlas.verify.parity_distances import BETWEEN, Distances, distance
 from openmodelatlas.verify.sources import unpacked
 
 TITLE = "every node's values equal those of the release's own file"
@@ -21,8 +22,8 @@ POSITIONS = 512
 
 def applies(model: Model) -> str | None:
     """Only a release that published its own file, in git."""
-    if model.family not in run_.FAMILIES:
-        return run_.runs_here(model)
+    if not run_.by_meta(model):
+        return "its reference is no file that runs in parity alone"
     reference = find.reference(model.reference)
     if reference.release != model.release:
         return f"{reference.repo} is not its own code; parity_stages runs the packaged one"
@@ -40,21 +41,21 @@ def run(model: Model, progress: Progress) -> VerificationRecord:
     at = place(model)
     with tempfile.TemporaryDirectory(prefix="oma-reference-") as folder:
         text = unpacked(at, Path(folder)).read_text(encoding="utf-8")
-    variant, cases = parity.twin(model.variant), {"text": parity.case(POSITIONS)}
+    variant, cases = run_.twin(model), {"text": parity.case(POSITIONS)}
     weights, packaged = parity.stored(variant), run_.packaged_source(progress)
     own = run_.Source(model=text, args="", name=f"Meta's code, {at.source}", version=at.revision)
     progress("running the release's file", 0, 0)
     original = run_.ask_meta(variant, weights, cases, own)
     progress("running transformers", 0, 0)
     hub = run_.ask_hub(variant, weights, cases)
-    here, found = parity.ours(parity.filled(variant, weights), cases["text"]), parity.Distances()
+    here, found = parity.ours(parity.filled(variant, weights), cases["text"]), Distances(parity.kinds(variant))
     found.add(run_.META, here, original["cases"]["text"])
     found.add(run_.HUB, here, hub["cases"]["text"])
-    found.add(parity.BETWEEN, hub["cases"]["text"], original["cases"]["text"])
-    outcome = run_.Outcome(found, parity.BETWEEN, (run_.META, run_.HUB))
+    found.add(BETWEEN, hub["cases"]["text"], original["cases"]["text"])
+    outcome = run_.Outcome(found, BETWEEN, (run_.META, run_.HUB))
     same, other = trees(own.model, packaged.model)
     wheel = run_.ask_meta(variant, weights, cases, packaged)["cases"]["text"][0]["logits"]
-    apart = parity.distance(wheel, original["cases"]["text"][0]["logits"])
+    apart = distance(wheel, original["cases"]["text"][0]["logits"])
     extra = Measurement(where="logits", what="this file to the packaged one, relative", value=apart, bound=None)
     return run_.record(
         model,
@@ -65,7 +66,7 @@ def run(model: Model, progress: Progress) -> VerificationRecord:
         positions=POSITIONS,
         detail=f"Syntax trees against {packaged.name} {packaged.version}: equal in {', '.join(same)}; other in "
         f"{', '.join(other)}. Listed are the node nearest to its bound, and the logits; all nodes were compared.",
-        nodes=found.nodes(),
+        nodes=found.sequence,
     )
 
 

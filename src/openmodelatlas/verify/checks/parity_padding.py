@@ -3,6 +3,7 @@
 import torch
 
 from openmodelatlas.fetch.progress import Progress
+from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.verification import VerificationRecord
 from openmodelatlas.verify import parity
@@ -26,8 +27,13 @@ def padded() -> Case:
 
 def run(model: Model, progress: Progress) -> VerificationRecord:
     """Only real positions count; what stands at padding is nobody's business."""
-    variant = parity.twin(model.variant)
+    variant = run_.twin(model)
+    return run_.shared(__name__, model, variant, lambda: _run(model, variant, progress))
+
+
+def _run(model: Model, variant: Variant, progress: Progress) -> VerificationRecord:
     outcomes, yardsticks = run_.against_hub(variant, {"text": padded()}, progress)
+    alone = "Meta's code has no padding; the" if run_.by_meta(model) else "The"
     return run_.record(
         model,
         __name__,
@@ -35,8 +41,7 @@ def run(model: Model, progress: Progress) -> VerificationRecord:
         run_.summary(outcomes["text"]),
         references=yardsticks,
         positions=POSITIONS,
-        detail=f"Rows padded by {', '.join(map(str, PADDED))}; calls of {', '.join(map(str, CALLS))}. Meta's code has "
-        "no padding; the second yardstick is transformers' own rounding. Listed are the node nearest to its bound, and "
-        "the logits; all nodes were compared.",
-        nodes=outcomes["text"].found.nodes(),
+        detail=f"Rows padded by {', '.join(map(str, PADDED))}; calls of {', '.join(map(str, CALLS))}. {alone} second "
+        f"yardstick is transformers' own rounding. {run_.LISTED}",
+        nodes=outcomes["text"].found.sequence,
     )

@@ -3,8 +3,9 @@
 from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.verification import Measurement, Tier, VerificationRecord
-from openmodelatlas.verify import parity, real
+from openmodelatlas.verify import parity, parity_hub, real
 from openmodelatlas.verify import parity_run as run_
+from openmodelatlas.verify.parity_distances import Distances, measured
 from openmodelatlas.verify.references.worker import needs, release, worker
 
 TITLE = "with real weights, the stream after every block and 200 greedy tokens equal transformers'"
@@ -19,13 +20,14 @@ def run(model: Model, progress: Progress) -> VerificationRecord:
     needs("transformers")
     variant, prompt = real.loaded(model).variant, real.text(model)
     keep = ("embed", *(f"blocks.{i}.ffn_add" for i in range(variant.config.num_hidden_layers)), "norm", "logits")
+    options = parity_hub.options(model.family)
     progress("running transformers", 0, 0)
     start = real.case_of(prompt, ("logits",))
-    written = worker("hub").ask(real.request_of(model, {"prompt": start}, attention="eager", generate=TOKENS))
+    written = worker("hub").ask(real.request_of(model, {"prompt": start}, **options, generate=TOKENS))
     tokens = written["cases"]["prompt"][0]["generated"][0]
     case = real.case_of(prompt + tokens.tolist(), keep)
-    single = worker("hub").ask(real.request_of(model, {"text": case}, attention="eager"))
-    double = worker("hub").ask(real.request_of(model, {"text": case}, dtype="float64", attention="eager"))
+    single = worker("hub").ask(real.request_of(model, {"text": case}, **options))
+    double = worker("hub").ask(real.request_of(model, {"text": case}, dtype="float64", **options))
     release("hub")  # a gigabyte
     here = parity.ours(real.loaded(model).model, case)[0]
     # Our likeliest token after every prefix of its text: the same ones are what we would have written.
@@ -33,10 +35,10 @@ def run(model: Model, progress: Progress) -> VerificationRecord:
     made = [Measurement(where="logits", what="greedy tokens that differ", value=float(unlike), bound=0.0)]
     for node in keep:
         theirs, exact = single["cases"]["text"][0][node], double["cases"]["text"][0][node]
-        found = parity.Distances()
+        found = Distances(())
         found.add(run_.HUB, [{node: here[node]}], [{node: theirs}])
         found.add(run_.ITSELF, [{node: theirs}], [{node: exact}])
-        rows = parity.measured(found, run_.ITSELF, (run_.HUB,))
+        rows = measured(found, run_.ITSELF, (run_.HUB,))
         made += [Measurement(where=node, what=m.what, value=m.value, bound=m.bound) for m in rows]
     return run_.record(
         model,

@@ -1,12 +1,13 @@
-"""A tiny twin step by step with its cache, beside both references."""
+"""A tiny twin step by step with its cache, beside its references."""
 
 from openmodelatlas.fetch.progress import Progress
+from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.verification import VerificationRecord
 from openmodelatlas.verify import parity
 from openmodelatlas.verify import parity_run as run_
 
-TITLE = "step by step with a cache, every node's values equal both references'"
+TITLE = "step by step with a cache, every node's values equal the references'"
 TIER = run_.TINY
 CALLS = (16, 1, 1, 1, 4, 1)
 
@@ -15,9 +16,14 @@ applies = run_.runs_here
 
 def run(model: Model, progress: Progress) -> VerificationRecord:
     """A prompt, single steps, and a longer step into a filled cache, in a batch of two."""
-    variant = parity.twin(model.variant)
+    variant = run_.twin(model)
+    return run_.shared(__name__, model, variant, lambda: _run(model, variant, progress))
+
+
+def _run(model: Model, variant: Variant, progress: Progress) -> VerificationRecord:
     positions = sum(CALLS)
-    outcomes, yardsticks = run_.against_both(variant, {"steps": parity.case(positions, batch=2, calls=CALLS)}, progress)
+    cases = {"steps": parity.case(positions, batch=2, calls=CALLS)}
+    outcomes, yardsticks = run_.against(model, variant, cases, progress)
     return run_.record(
         model,
         __name__,
@@ -26,6 +32,6 @@ def run(model: Model, progress: Progress) -> VerificationRecord:
         references=yardsticks,
         positions=positions,
         detail=f"Calls of {', '.join(map(str, CALLS))} positions; the numbers are the largest over all calls. "
-        "Listed are the node nearest to its bound, and the logits; all nodes were compared.",
-        nodes=outcomes["steps"].found.nodes(),
+        f"{run_.LISTED}{run_.yardstick_note(model)}",
+        nodes=outcomes["steps"].found.sequence,
     )

@@ -1,12 +1,14 @@
-"""The library `transformers`, as it builds a Llama from a configuration or from a GGUF file.
+"""The library `transformers`, as it builds a model from a published configuration or from a GGUF file.
 
-`options`: `attention` (`eager` or `sdpa`); `gguf` (a file to load instead of `weights`); `generate` (greedy tokens to
-add to each case, under `generated`). Queries and keys come out in its own row order, half-split.
+`options`: `table` (the family's: classes and points); `config` (as published) and `weights` under their stored names,
+which the library loads as it loads a checkpoint; or `gguf`, a file to load instead; `half_split` (whether its rotated
+features stand in another order than ours); `generate` (greedy tokens to add to each case, under `generated`).
 """
 
 import hashlib
 import importlib
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,98 +16,96 @@ import torch
 from torch import Tensor
 
 from openmodelatlas.verify.references.exchange import Answer, Case, Request, Values, past
-from openmodelatlas.verify.references.watch import Point, Watcher, dtype_of, heads_first, kept, keys_transposed
+from openmodelatlas.verify.references.watch import INDEX, LAYOUTS, Point, Watcher, dtype_of, kept
 
 transformers: Any = importlib.import_module("transformers")  # parts of it have no types
 
-BLOCK, ATTENTION, FEED = "model.layers.{i}", "model.layers.{i}.self_attn", "model.layers.{i}.mlp"
-OUR = "blocks.{i}"
-POINTS = (
-    Point("embed", "model.embed_tokens"),
-    Point(f"{OUR}.attention_norm", f"{BLOCK}.input_layernorm"),
-    Point(f"{OUR}.attention.q", f"{ATTENTION}.q_proj"),
-    Point(f"{OUR}.attention.k", f"{ATTENTION}.k_proj"),
-    Point(f"{OUR}.attention.v", f"{ATTENTION}.v_proj"),
-    Point(f"{OUR}.attention.q_rotate", ATTENTION, "add", 0, None, heads_first),
-    Point(f"{OUR}.attention.k_rotate", ATTENTION, "add", 1, None, heads_first),
-    Point(f"{OUR}.attention.merge_heads", f"{ATTENTION}.o_proj", argument=0),
-    Point(f"{OUR}.attention.o", f"{ATTENTION}.o_proj"),
-    Point(f"{OUR}.attention_add", f"{BLOCK}.post_attention_layernorm", argument=0),
-    Point(f"{OUR}.ffn_norm", f"{BLOCK}.post_attention_layernorm"),
-    Point(f"{OUR}.feed_forward.gate", f"{FEED}.gate_proj"),
-    Point(f"{OUR}.feed_forward.up", f"{FEED}.up_proj"),
-    Point(f"{OUR}.feed_forward.silu", f"{FEED}.act_fn"),
-    Point(f"{OUR}.feed_forward.multiply", f"{FEED}.down_proj", argument=0),
-    Point(f"{OUR}.feed_forward.down", f"{FEED}.down_proj"),
-    Point(f"{OUR}.ffn_add", BLOCK),
-    Point("norm", "model.norm"),
-    Point("unembed", "lm_head"),
-)
-EAGER = (
-    Point(f"{OUR}.attention.attend.repeat_k", ATTENTION, "matmul", 0, 1, keys_transposed),
-    Point(f"{OUR}.attention.attend.scores", ATTENTION, "mul", 4),
-    Point(f"{OUR}.attention.attend.mask", ATTENTION, "add", 2),
-    Point(f"{OUR}.attention.attend.softmax", ATTENTION, "dropout", 0),
-    Point(f"{OUR}.attention.attend.repeat_v", ATTENTION, "matmul", 1, 1, heads_first),
-    Point(f"{OUR}.attention.attend.mix", ATTENTION, "matmul", 1, None, heads_first),
-)
-FUSED = (Point(f"{OUR}.attention.attend.mix", ATTENTION, "scaled_dot_product_attention", 0, None, heads_first),)
+ATTENTION = "eager"
+HALF_SPLIT = "queries and keys are compared through interleave_rotary_rows: it keeps half-split rows"
 
 
 def answer(request: Request, _scratch: Path) -> Answer:
     """Build the model that the request describes, run its cases."""
     transformers.logging.set_verbosity_error()
-    shims: list[str] = []
-    model = _from_gguf(request, shims) if "gguf" in request["options"] else _build(request)
+    transformers.logging.disable_progress_bar()
+    options, shims = request["options"], []
+    if "gguf" in options:
+        shims.append("weights by the library's own GGUF reader, as float32")
+    shims += options["table"].get("shims", [])
+    if options["half_split"]:
+        shims.append(HALF_SPLIT)
+    model = _from_gguf(request) if "gguf" in options else _build(request)
     code = Path(inspect.getfile(type(model))).read_text(encoding="utf-8")
     yardstick = {
-        "name": f"transformers, {request['options']['attention']} attention",
+        "name": f"transformers, {ATTENTION} attention",
         "version": transformers.__version__,
         "sha256": hashlib.sha256(code.encode()).hexdigest(),
-        "shims": [*shims, "queries and keys are compared through interleave_rotary_rows: it keeps half-split rows"],
+        "shims": shims,
     }
-    cases = {name: _run(model, case, request) for name, case in request["cases"].items()}
+    points = [point(node, row) for node, row in options["table"]["points"].items()]
+    cases = {name: _run(model, case, request, points) for name, case in request["cases"].items()}
     return Answer(yardstick=yardstick, cases=cases)
 
 
+def point(node: str, row: Mapping[str, Any]) -> Point:
+    """A row of the family's table."""
+    known = {"at", "call", "nth", "argument", "item", "layout", "kind"}
+    if not set(row) <= known:
+        raise ValueError(f"a point has unknown keys: {node}: {', '.join(sorted(set(row) - known))}")
+    head, dot, rest = node.partition(".")
+    return Point(
+        node=f"blocks.{INDEX}{dot}{rest}" if head == "block" else node,
+        path=row["at"],
+        function=row.get("call"),
+        nth=row.get("nth", 0),
+        argument=row.get("argument"),
+        layout=LAYOUTS[row.get("layout", "as_is")],
+        item=row.get("item"),
+        kind=row.get("kind"),
+    )
+
+
 def _build(request: Request) -> Any:
-    c = request["config"]
-    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": c["rope_theta"]}
-    if "rope_factor" in c:
-        names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-        rope |= {"rope_type": "llama3", **{name: c[f"rope_{name}"] for name in names}}
-    plain = {key: value for key, value in c.items() if not key.startswith("rope_")}
-    config = transformers.LlamaConfig(**plain, rope_parameters=rope, tie_word_embeddings=request["tied"])
-    config._attn_implementation = request["options"]["attention"]
-    model = transformers.LlamaForCausalLM(config).eval().to(dtype_of(request["dtype"]))
-    weights = dict(request["weights"])
-    if request["tied"]:
-        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
-    model.load_state_dict(weights, strict=True)
-    if (model.lm_head.weight is model.model.embed_tokens.weight) != request["tied"]:
+    """The library's own loading of a checkpoint, with every stored name known to it and none missing."""
+    options, dtype = request["options"], dtype_of(request["dtype"])
+    classes = options["table"]["classes"]
+    config = getattr(transformers, classes["config"]).from_dict(
+        {**options["config"], "tie_word_embeddings": request["tied"]}
+    )
+    model, told = getattr(transformers, classes["model"]).from_pretrained(
+        None,
+        config=config,
+        state_dict=dict(request["weights"]),
+        dtype=dtype,
+        attn_implementation=ATTENTION,
+        output_loading_info=True,
+        **options["table"].get("load", {}),
+    )
+    wrong = [f"{what}: {', '.join(sorted(map(str, names)))[:200]}" for what, names in told.items() if names]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    if (model.get_output_embeddings().weight is model.get_input_embeddings().weight) != request["tied"]:
         raise ValueError("shared embeddings are not what was asked for")
     return model
 
 
-_loaded: dict[tuple[str, str], Any] = {}
+_loaded: dict[str, Any] = {}
 
 
-def _from_gguf(request: Request, shims: list[str]) -> Any:
+def _from_gguf(request: Request) -> Any:
     """The library's own reading of the file; kept, since it takes seconds."""
-    path, attention = Path(request["options"]["gguf"]), request["options"]["attention"]
-    shims.append("weights by the library's own GGUF reader, as float32")
-    key = (str(path), attention)
-    if key not in _loaded:
+    path = Path(request["options"]["gguf"])
+    if str(path) not in _loaded:
         _loaded.clear()
-        _loaded[key] = transformers.AutoModelForCausalLM.from_pretrained(
-            path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation=attention
+        _loaded[str(path)] = transformers.AutoModelForCausalLM.from_pretrained(
+            path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation=ATTENTION
         ).eval()
-    return _loaded[key].to(dtype_of(request["dtype"]))
+    return _loaded[str(path)].to(dtype_of(request["dtype"]))
 
 
-def _run(model: Any, case: Case, request: Request) -> list[Values]:
-    fused = request["options"]["attention"] != "eager"
-    watcher = Watcher(model, model.config.num_hidden_layers, POINTS + (FUSED if fused else EAGER))
+def _run(model: Any, case: Case, request: Request, points: list[Point]) -> list[Values]:
+    kinds = getattr(model.config, "layer_types", None) or ()
+    watcher = Watcher(model, model.config.num_hidden_layers, points, kinds)
     cache = transformers.DynamicCache(config=model.config)
     if case["past"]:
         _fill(cache, case, request)
@@ -113,16 +113,13 @@ def _run(model: Any, case: Case, request: Request) -> list[Values]:
     real = (case["positions"] >= 0).long()
     for length in case["calls"]:
         part = slice(start, start + length)
-        positions = case["positions"][:, part].clamp(min=0)
+        tokens, positions = case["tokens"][:, part], case["positions"][:, part].clamp(min=0)
         mask = real[:, : start + length] if not case["past"] else None
-        with torch.no_grad(), watcher.watching() as values:
+        with torch.no_grad(), watcher.watching(tokens) as values:
             logits: Tensor = model(
-                case["tokens"][:, part], attention_mask=mask, position_ids=positions, cache=cache, use_cache=True
+                tokens, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True
             ).logits
-        cos, sin = model.model.rotary_emb(logits, position_ids=positions)
-        half = cos.shape[-1] // 2
-        values |= {"logits": logits, "rope.table:cos": cos[..., :half], "rope.table:sin": sin[..., :half]}
-        made.append(kept(values, case["keep"]))
+        made.append(kept({**values, "logits": logits}, case["keep"]))
         start += length
     if count := request["options"].get("generate"):
         made[-1]["generated"] = _generate(model, case, count)
@@ -135,9 +132,8 @@ def _fill(cache: Any, case: Case, request: Request) -> None:
     for i in range(c["num_hidden_layers"]):
         heads, width = c["num_key_value_heads"], c["head_dim"]
         keys, values = past(spec, batch, heads, width, i, dtype_of(request["dtype"]))
-        keys = (
-            keys.reshape(*keys.shape[:-1], -1, 2).transpose(-1, -2).flatten(-2)
-        )  # adjacent pairs to its half-split order
+        if request["options"]["half_split"]:  # adjacent pairs to its order
+            keys = keys.reshape(*keys.shape[:-1], -1, 2).transpose(-1, -2).flatten(-2)
         cache.update(keys.transpose(1, 2), values.transpose(1, 2), i)
 
 

@@ -144,7 +144,7 @@ def _run(model: Any, case: Case, request: Request) -> list[Values]:
     for length in case["calls"]:
         part = slice(start, start + length)
         first = int(case["positions"][0, start])
-        with watcher.watching() as values:
+        with watcher.watching(case["tokens"][:, part]) as values:
             logits: Tensor = model(case["tokens"][:, part], first)
         rows = model.freqs_cis[first : first + length].expand(case["tokens"].shape[0], -1, -1)
         values |= {"logits": logits, "rope.table:cos": rows.real, "rope.table:sin": rows.imag}
