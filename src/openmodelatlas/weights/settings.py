@@ -59,6 +59,7 @@ def readings(settings: Mapping[str, Any], variant: Variant, table: NameTable) ->
         field = table.read[key]
         expected = _number(variant, field)
         if field not in covered and expected is not None:
+            covered.add(field)
             found.append(Reading(key, field, (expected,), value, False))
     return found
 
