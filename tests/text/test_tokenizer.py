@@ -1,5 +1,6 @@
 """The tokenizer: equal to transformers' on the same file, exact in bytes, and honest about what it cannot read."""
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,48 @@ def test_llama_3_rules() -> None:
     assert from_gguf(metadata).encode("hello", add_bos=False) == [metadata["tokenizer.ggml.tokens"].index("hello")]
 
 
+def qwen2() -> dict[str, Any]:
+    """A byte vocabulary with merges for what the splits tell apart: digits, contractions, spaces, newlines."""
+    metadata = tiny.metadata(tiny.variant())
+    merges = ["2 0", "20 2", "202 4", "' m", "' re", "r e", "Ġ Ġ", "ĠĠ ĠĠ", "Ċ Ċ", "! !", "! Ċ", "Ã ©", "l l", "ĠĠ x"]
+    merged = [merge.replace(" ", "") for merge in merges]
+    tokens = ["<|end|>", "<|start|>", *tiny.byte_characters(), *merged, *(f"<|unused{n}|>" for n in range(4))]
+    types = [3 if token.startswith("<|") else 1 for token in tokens]
+    return metadata | {
+        "tokenizer.ggml.pre": "qwen2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.merges": [merge for merge in merges if all(part in tokens for part in merge.split())],
+    }
+
+
+@pytest.mark.parametrize("text", [*TEXTS, "2024 20245", "I'M we're\n\n\n x", "!!\n!!", "    x   \n y", "cafe\u0301 é"])
+def test_qwen_2_cuts_as_its_own_tokenizer_does(text: str) -> None:
+    metadata = qwen2()
+    vocabulary = {token: n for n, token in enumerate(metadata["tokenizer.ggml.tokens"])}
+    merges = [tuple(merge.split()) for merge in metadata["tokenizer.ggml.merges"]]
+    special = dict.fromkeys(("unk_token", "eos_token", "pad_token"), "<|end|>")
+    theirs: Any = transformers.Qwen2Tokenizer(vocab=vocabulary, merges=merges, **special)
+    ours = from_gguf(metadata)
+    text = text.replace("<|", "< |")  # names of special tokens are another matter
+    ids = ours.encode(text)
+    assert ids == theirs(text, add_special_tokens=False)["input_ids"]
+    assert ours.decode(ids) == unicodedata.normalize("NFC", text)
+    assert not ours.special.add_bos
+
+
+def test_digits_stay_apart_or_by_threes() -> None:
+    """Fault F81: one split taken for the other."""
+    metadata = qwen2()
+    for pre, expected in (("qwen2", ["2", "0", "2", "4"]), ("llama-bpe", ["202", "4"]), ("gpt-2", ["2024"])):
+        tokenizer = from_gguf(metadata | {"tokenizer.ggml.pre": pre})
+        assert [tokenizer.tokens[token] for token in tokenizer.encode("2024", add_bos=False)] == expected
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"tokenizer.ggml.model": "llama"}, "a kind of tokenizer that is not read"),
+        ({"tokenizer.ggml.model": "llama"}, r"a kind of tokenizer that is not read.*found 'llama' \(SentencePiece\)$"),
         ({"tokenizer.ggml.model": None}, "a kind of tokenizer that is not read"),
         ({"tokenizer.ggml.pre": "falcon"}, "a way of cutting text that is not known.*found 'falcon'"),
         ({"tokenizer.ggml.pre": None}, "a way of cutting text that is not known"),

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from openmodelatlas.errors import CheckpointError, InputError
@@ -13,10 +13,15 @@ from openmodelatlas.errors import CheckpointError, InputError
 CONTROL, USER_DEFINED = 3, 4  # token types of GGUF: never made from text by merging
 LONGEST_PROMPT = 1 << 24  # characters; far beyond any context, so that a mistaken file is refused at once
 
-_LLAMA3_SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+_DIGITS = {"llama-bpe": "{1,3}", "llama3": "{1,3}", "llama-v3": "{1,3}", "qwen2": ""}
+"""Ways of cutting text that differ in nothing but how many digits stay together."""
+
+
+def _split(pre: str) -> Regex:
+    return Regex(
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}" + _DIGITS[pre] + r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
 
 
 def _bytes_by_character() -> dict[str, int]:
@@ -106,9 +111,8 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     CheckpointError if they are incomplete, contradict each other, or describe a kind that is not read here."""
     kind = metadata.get("tokenizer.ggml.model")
     if kind != "gpt2":
-        raise CheckpointError(
-            "a kind of tokenizer that is not read", expected="'gpt2' (byte-level BPE)", found=repr(kind)
-        )
+        found = repr(kind) + (" (SentencePiece)" if kind == "llama" else "")
+        raise CheckpointError("a kind of tokenizer that is not read", expected="'gpt2' (byte-level BPE)", found=found)
     tokens = _strings(metadata, "tokenizer.ggml.tokens")
     vocabulary = {token: number for number, token in enumerate(tokens)}
     if len(vocabulary) != len(tokens):
@@ -159,14 +163,14 @@ def _backend(vocabulary: dict[str, int], merges: list[tuple[str, str]], pre: obj
         cut = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     elif pre == "gpt-2":
         cut = [pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    elif pre in ("llama-bpe", "llama3", "llama-v3"):  # digits by threes
-        split = pre_tokenizers.Split(Regex(_LLAMA3_SPLIT), behavior="isolated")
+    elif isinstance(pre, str) and pre in _DIGITS:
+        split = pre_tokenizers.Split(_split(pre), behavior="isolated")
         cut = [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     else:
         raise CheckpointError(
             "a way of cutting text that is not known",
             where="tokenizer.ggml.pre",
-            expected="smollm, llama-bpe or gpt-2",
+            expected="smollm, llama-bpe, qwen2 or gpt-2",
             found=repr(pre),
         )
     try:
@@ -175,6 +179,8 @@ def _backend(vocabulary: dict[str, int], merges: list[tuple[str, str]], pre: obj
     except Exception as error:  # the package raises a bare Exception
         raise CheckpointError("merges do not fit the vocabulary", where="tokenizer.ggml.merges", found=error) from None
     backend = Backend(model)
+    if pre == "qwen2":  # a letter and its accent become one character first; decoding does not undo it
+        backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = pre_tokenizers.Sequence(cut)
     backend.decoder = decoders.ByteLevel()
     return backend
