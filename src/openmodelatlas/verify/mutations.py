@@ -79,18 +79,18 @@ def edited(edit: Callable[[nn.Module], None]) -> Plant:
     return build
 
 
-def each(model: nn.Module, where: str | type[nn.Module]) -> Iterator[Any]:
-    """The modules at a node, in every block where it is one of a block; or those of a class."""
-    for name, module in model.named_modules():
-        if region(name) == where if isinstance(where, str) else type(module) is where:
-            yield module
+def named(model: nn.Module, where: str | type[nn.Module]) -> Iterator[tuple[str, Any]]:
+    """Path and module of a node, in every block where it is one of a block; or of all modules of a class."""
+    for path, module in model.named_modules():
+        if region(path) == where if isinstance(where, str) else type(module) is where:
+            yield path, module
 
 
 def patched(where: str | type[nn.Module], forward: Forward) -> Plant:
     """Another forward at a node or in a class."""
 
     def edit(model: nn.Module) -> None:
-        for module in each(model, where):
+        for _, module in named(model, where):
             module.forward = forward.__get__(module)
 
     return edited(edit)
@@ -231,7 +231,7 @@ def gains_off(kind: type[nn.Module], by: float) -> Plant:
     """All gains of a class of norms too large by so much."""
 
     def edit(model: nn.Module) -> None:
-        for norm in each(model, kind):
+        for _, norm in named(model, kind):
             norm.weight.add_(by)
 
     return edited(edit)

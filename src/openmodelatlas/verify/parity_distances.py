@@ -21,7 +21,8 @@ UNSEEN = -1e30  # a masked score: minus infinity here, the most negative number 
 
 
 def distance(a: Tensor, b: Tensor, rows: Tensor | None = None) -> float:
-    """The largest difference relative to the largest magnitude; infinite where shapes, or what is masked, differ.
+    """The largest difference relative to the largest magnitude; of whole numbers, the share that differs. Infinite
+    where shapes, or what is masked, differ.
 
     `rows` `[B, T]`: the positions that count; of a value without a T axis, all count."""
     if a.shape != b.shape:
@@ -30,6 +31,8 @@ def distance(a: Tensor, b: Tensor, rows: Tensor | None = None) -> float:
         a, b = _rows(a, rows), _rows(b, rows)
     if a.numel() == 0:
         return 0.0
+    if not a.is_floating_point():
+        return float((a != b).double().mean())
     wide = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)
     a, b = a.to(wide), b.to(wide)
     if float(a.min()) <= UNSEEN:

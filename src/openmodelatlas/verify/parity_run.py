@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from openmodelatlas.catalog import find
 from openmodelatlas.catalog.load import references
 from openmodelatlas.errors import CatalogError
 from openmodelatlas.fetch import wheels
@@ -37,7 +38,7 @@ def runs_here(model: Model) -> str | None:
 
 def by_meta(model: Model) -> bool:
     """Whether the model's reference is Meta's code, which then is a second yardstick."""
-    return model.reference.startswith("meta-llama/")
+    return find.reference(model.reference).runner == "meta"
 
 
 def twin(model: Model, **changes: Any) -> Variant:

@@ -13,7 +13,7 @@ from openmodelatlas.records.verification import Measurement, VerificationRecord
 from openmodelatlas.verify import mutations, parity, parity_hub
 from openmodelatlas.verify import parity_run as run_
 from openmodelatlas.verify.mutations_casts import casts
-from openmodelatlas.verify.parity_distances import FLOOR, Distances, holds, short
+from openmodelatlas.verify.parity_distances import FLOOR, Distances, holds, region, short
 from openmodelatlas.verify.references.exchange import Case, Values
 
 TITLE = "in bfloat16, each node rounds as in the reference"
@@ -118,12 +118,16 @@ def bound(node: str, elsewhere: Mapping[str, str]) -> float | None:
 def unnoticed(
     variant: Variant, weights: Values, case: Case, theirs: Values, elsewhere: Mapping[str, str]
 ) -> tuple[int, tuple[str, ...]]:
-    """How many mistakes of rounding were planted, and those that no node shows."""
-    made, missed = casts(variant), []
-    for name, (where, forward) in made.items():
+    """How many mistakes of rounding were planted, and those that no node shows. None where the reference rounds
+    otherwise anyway."""
+    planted, missed = 0, []
+    for name, (where, forward) in casts(variant).items():
         model = parity.filled(variant, weights, torch.bfloat16)
-        for module in mutations.each(model, where):
+        if {region(path) for path, _ in mutations.named(model, where)} <= set(elsewhere):
+            continue  # what is bound by nothing shows nothing
+        planted += 1
+        for _, module in mutations.named(model, where):
             module.forward = forward.__get__(module)
         if holds(measured(rounding(model, case, theirs, parity.kinds(variant)), elsewhere)):
             missed.append(name)
-    return len(made), tuple(missed)
+    return planted, tuple(missed)

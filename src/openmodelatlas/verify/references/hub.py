@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from openmodelatlas.verify.references.exchange import Answer, Case, Request, Values, past
-from openmodelatlas.verify.references.watch import INDEX, LAYOUTS, Point, Watcher, dtype_of, kept
+from openmodelatlas.verify.references.watch import INDEX, LAYOUTS, Point, Watcher, dtype_of
 
 transformers: Any = importlib.import_module("transformers")  # parts of it have no types
 
@@ -105,7 +105,7 @@ def _from_gguf(request: Request) -> Any:
 
 def _run(model: Any, case: Case, request: Request, points: list[Point]) -> list[Values]:
     kinds = getattr(model.config, "layer_types", None) or ()
-    watcher = Watcher(model, model.config.num_hidden_layers, points, kinds)
+    watcher = Watcher(model, model.config.num_hidden_layers, points, case["keep"], kinds)
     cache = transformers.DynamicCache(config=model.config)
     if case["past"]:
         _fill(cache, case, request)
@@ -119,7 +119,7 @@ def _run(model: Any, case: Case, request: Request, points: list[Point]) -> list[
             logits: Tensor = model(
                 tokens, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True
             ).logits
-        made.append(kept({**values, "logits": logits}, case["keep"]))
+        made.append({**values, "logits": logits})
         start += length
     if count := request["options"].get("generate"):
         made[-1]["generated"] = _generate(model, case, count)

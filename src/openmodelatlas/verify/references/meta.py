@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from openmodelatlas.verify.references import fairscale_shims
 from openmodelatlas.verify.references.exchange import Answer, Case, Request, Values, past
-from openmodelatlas.verify.references.watch import Point, Watcher, dtype_of, heads_first, kept, keys_transposed
+from openmodelatlas.verify.references.watch import Point, Watcher, dtype_of, heads_first, keys_transposed
 
 BLOCK, ATTENTION, FEED = "layers.{i}", "layers.{i}.attention", "layers.{i}.feed_forward"
 OUR = "blocks.{i}"
@@ -139,7 +139,7 @@ def _run(model: Any, case: Case, request: Request) -> list[Values]:
     if (case["positions"] != case["positions"][:1]).any():
         raise ValueError("this code has one position a column: no padding")
     _reset(model, case, request)
-    watcher = Watcher(model, request["config"]["num_hidden_layers"], POINTS)
+    watcher = Watcher(model, request["config"]["num_hidden_layers"], POINTS, case["keep"])
     made, start = [], 0
     for length in case["calls"]:
         part = slice(start, start + length)
@@ -148,7 +148,7 @@ def _run(model: Any, case: Case, request: Request) -> list[Values]:
             logits: Tensor = model(case["tokens"][:, part], first)
         rows = model.freqs_cis[first : first + length].expand(case["tokens"].shape[0], -1, -1)
         values |= {"logits": logits, "rope.table:cos": rows.real, "rope.table:sin": rows.imag}
-        made.append(kept({k: v.clone() for k, v in values.items()}, case["keep"]))
+        made.append({node: value.clone(memory_format=torch.contiguous_format) for node, value in values.items()})
         start += length
     return made
 

@@ -95,10 +95,17 @@ class _Mode(TorchFunctionMode):
 
 
 class Watcher:
-    """Collects the values of a table's points while a reference runs. `kinds`: what the reference calls each block's
-    kind, if it has several."""
+    """Collects the values of a table's points while a reference runs: of those nodes that `keep` names, or of all.
+    `kinds`: what the reference calls each block's kind, if it has several."""
 
-    def __init__(self, model: nn.Module, blocks: int, points: Sequence[Point], kinds: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        blocks: int,
+        points: Sequence[Point],
+        keep: Sequence[str] = (),
+        kinds: Sequence[str] = (),
+    ) -> None:
         self.model = model
         self.points: dict[_Key, list[Point]] = {}
         for point in points:
@@ -106,6 +113,8 @@ class Watcher:
                 if point.kind is not None and kinds[i] != point.kind:
                     continue
                 filled = replace(point, node=point.node.replace(INDEX, str(i)))
+                if not wanted(filled.node, keep):
+                    continue
                 key = _Key(point.path.replace(INDEX, str(i)), point.function, point.nth)
                 self.points.setdefault(key, []).append(filled)
         self.found: dict[str, Tensor] = {}
@@ -139,7 +148,9 @@ class Watcher:
         for point in self.points.get(key, ()):
             self._busy = True  # a layout is made of torch functions, too
             try:
-                self.found[point.node] = point.value(args, kwargs, result, self._shape).detach().clone()
+                self.found[point.node] = (
+                    point.value(args, kwargs, result, self._shape).detach().clone(memory_format=torch.contiguous_format)
+                )
             finally:
                 self._busy = False
 
@@ -157,9 +168,9 @@ class Watcher:
         return hook
 
 
-def kept(values: dict[str, Tensor], keep: Sequence[str]) -> dict[str, Tensor]:
-    """Those values whose node is wanted; all if none is named."""
-    return {node: v.contiguous() for node, v in values.items() if not keep or node.partition(":")[0] in keep}
+def wanted(node: str, keep: Sequence[str]) -> bool:
+    """Whether a case asks for a node: by name, or all nodes by naming none."""
+    return not keep or node.partition(":")[0] in keep
 
 
 def dtype_of(name: str) -> torch.dtype:
