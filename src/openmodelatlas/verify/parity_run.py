@@ -52,10 +52,15 @@ _done: dict[Any, VerificationRecord] = {}
 
 def shared(check: str, model: Model, variant: Variant, work: Callable[[], VerificationRecord]) -> VerificationRecord:
     """The record that `work` makes of a twin in a check; made once for all models whose twins are the same."""
-    key = (check, by_meta(model), variant.model, variant.config, tuple(sorted(variant.parts.items(), key=str)))
+    key = (check, *computes(model, variant))
     if key not in _done:
         _done[key] = work()
     return replace(_done[key], model=model.id, entry=definition_hash.entry(model))
+
+
+def computes(model: Model, variant: Variant) -> tuple[Any, ...]:
+    """What a run of the twin depends on: two models for which this is equal differ in name only."""
+    return by_meta(model), variant.model, variant.config, tuple(sorted(variant.parts.items(), key=str))
 
 
 @dataclass(frozen=True)
