@@ -313,7 +313,7 @@ def test_scores_are_not_capped(name: str) -> None:
     scores = model.get_submodule("blocks.0.attention.attend.scores")
     q, k = torch.randn(2, 1, 6, 4, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64).unbind(0)
     near, far = scores(q, k), scores(1000 * q, k)
-    assert far.abs().max() > 1000
+    assert far.abs().max() > 100
     assert torch.allclose(far, 1000 * near, rtol=1e-12)
     assert torch.equal(model.get_submodule("logits")(far), far)
     assert 50 * math.tanh(100 / 50) == pytest.approx(48.201379, abs=1e-6)
