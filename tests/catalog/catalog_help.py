@@ -1,17 +1,40 @@
-"""The nodes of the Llama map, and how an expression is looked for in text."""
+"""The nodes of a model, read off its definition, and how an expression is looked for in text."""
 
-ATTENTION = [
-    *("q", "k", "v", "q_heads", "k_heads", "v_heads", "q_rotate", "k_rotate", "cache", "attend", "merge_heads", "o"),
-    *(f"attend.{op}" for op in ("repeat_k", "repeat_v", "scores", "mask", "softmax", "mix")),
-]
-NODES = [
-    *("", "embed", "rope", "rope.frequencies", "rope.table", "mask", "norm", "unembed", "logits"),
-    *("block", "block.attention_norm", "block.attention", "block.attention_add", "block.ffn_norm"),
-    *(f"block.attention.{op}" for op in ATTENTION),
-    *("block.feed_forward", *(f"block.feed_forward.{op}" for op in ("gate", "up", "silu", "multiply", "down"))),
-    "block.ffn_add",
-]
-TENSORS = ["block:in", "block:out", "block.attention_add:out", "rope.table:cos", ":tokens", ":positions"]
+from functools import cache
+
+from openmodelatlas import models
+from openmodelatlas.catalog import find
+from openmodelatlas.catalog.annotate import spread
+from openmodelatlas.records.catalog import Model
+from openmodelatlas.records.evidence import Claim
+from openmodelatlas.trace.locate import node_id
+from openmodelatlas.trace.regions import BLOCKS, snake_case
+
+
+@cache
+def regions(variant: str) -> tuple[str, ...]:
+    """The kinds of blocks of a variant."""
+    blocks = models.find(variant).build().get_submodule(BLOCKS)
+    return tuple(dict.fromkeys(snake_case(type(block).__name__) for block in blocks))
+
+
+@cache
+def nodes(variant: str) -> frozenset[str]:
+    """Every node's id: the model, its containers and its ops."""
+    model = models.find(variant).build()
+    blocks = [snake_case(type(block).__name__) for block in model.get_submodule(BLOCKS)]
+    return frozenset(node_id(path, blocks) for path, _ in model.named_modules() if path != BLOCKS)
+
+
+@cache
+def containers(variant: str) -> frozenset[str]:
+    """What only stands for its blocks: the model, and a block of each kind."""
+    return frozenset({"", *regions(variant)})
+
+
+def claims(model: Model) -> list[Claim]:
+    """The claims that are made of a model, about its own nodes."""
+    return [spread(claim, regions(model.variant)) for claim in find.claims(model)]
 
 
 def stands_in(expression: str, text: str) -> bool:

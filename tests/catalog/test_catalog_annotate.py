@@ -2,14 +2,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from catalog_help import NODES
+from catalog_help import nodes
 
 from openmodelatlas.catalog import find
-from openmodelatlas.catalog.annotate import annotate, join, state_of
+from openmodelatlas.catalog.annotate import annotate, join, spread, state_of
+from openmodelatlas.catalog.load import releases
 from openmodelatlas.errors import CatalogError
 from openmodelatlas.records.evidence import Claim, PinReport, PinStatus
 from openmodelatlas.records.graph import GRAPH_SCHEMA, Counts, Graph, Node, Parameters
 
+NODES = sorted(nodes("llama-3-8b"))
 MADE = ["block:in", "block:out", ":tokens", ":positions", "block.attention_add:out", "block.attention_norm:out"]
 
 
@@ -148,6 +150,20 @@ def test_the_conflict_reaches_the_page() -> None:
     assert "meta-llama/llama-models/blob/5fdf83110cc9daa7435dfba6eb304892cc0041b8" in page.code[0].url
 
 
+def test_a_claim_about_a_block_is_about_blocks_of_every_kind() -> None:
+    claim = replace(
+        find.claim("block-residuals"),
+        direct=("block.attention_add", "blocked", "near_block.x"),
+        contextual=("block", "block:in", "mask"),
+        expressions={"block.attention_add": "x"},
+    )
+    assert spread(claim, ["block"]) == spread(claim, []) == claim
+    both = spread(claim, ["near_block", "far_block"])
+    assert both.direct == ("near_block.attention_add", "far_block.attention_add", "blocked", "near_block.x")
+    assert both.contextual == ("near_block", "far_block", "near_block:in", "far_block:in", "mask")
+    assert both.expressions == {"near_block.attention_add": "x", "far_block.attention_add": "x"}
+
+
 def test_without_reports_every_pin_is_not_looked_for() -> None:
     page = annotate(graph("llama-3-8b", [*NODES, *MADE]), {}).by_id["block.attention_add"]
     assert page.claims[0].state == "not verified"
@@ -160,12 +176,12 @@ def test_join_merges_what_touches_or_overlaps() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama-3.1-8b", "smollm2-135m"])
+@pytest.mark.parametrize("name", sorted({release.default for release in releases().values()}))
 def test_the_derived_map_and_the_catalogue_name_the_same_nodes(name: str) -> None:
     from openmodelatlas.models import variants
     from openmodelatlas.trace.derive import derive
 
-    done = annotate(derive(variants()[name]), {})
+    done = annotate(derive(variants()[find.model(name).variant]), {})
     assert [n.id for n in done.nodes if not n.claims] == []
     assert [n.id for n in done.nodes if n.kind != "tensor" and not n.expression] == []
 

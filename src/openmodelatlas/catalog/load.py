@@ -77,6 +77,7 @@ def _reference(entry: Entry) -> Reference:
         home=home,
         release=entry.take("release", str, None),
         runner=entry.take("runner", str, None),
+        listed=entry.take("listed", dict, {}),
         setting=_figure(entry, "setting"),
         claims=claims,
     )

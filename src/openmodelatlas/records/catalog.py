@@ -108,7 +108,8 @@ class Release:
 @dataclass(frozen=True, kw_only=True)
 class Reference:
     """Code that a release published (`release`), or a library's code for the model itself (none), and the claims that
-    stand on it, by block-less node id. `home`: its file. `runner`: who can run it beside ours.
+    stand on it, by block-less node id. `home`: its file. `runner`: who can run it beside ours. `listed`: what a list of
+    sizes in it calls the numbers of a configuration, and their fields.
 
     `setting`: the positions that the code makes room for unless told otherwise, which says nothing of any model."""
 
@@ -121,6 +122,7 @@ class Reference:
     home: Place
     release: str | None
     runner: str | None
+    listed: Mapping[str, str]
     setting: Figure | None
     claims: tuple[Claim, ...]
 

@@ -1,18 +1,19 @@
 """What a run that locates nodes says of claims: each pin's lines against the lines that compute its nodes."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from openmodelatlas import models
 from openmodelatlas.catalog import find
+from openmodelatlas.catalog.annotate import spread
 from openmodelatlas.errors import CatalogError
 from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.evidence import Claim, Pin, Place
 from openmodelatlas.records.verification import Measurement, VerificationRecord, Yardstick
-from openmodelatlas.trace.locate import Located, locate
+from openmodelatlas.trace.locate import Located, LocatedNode, locate
 from openmodelatlas.trace.located_match import TOLERANCE
 from openmodelatlas.verify import parity_run
 from openmodelatlas.verify.sources import unpacked
@@ -20,35 +21,46 @@ from openmodelatlas.verify.sources import unpacked
 FACTOR = 8.0
 """The scale factor that is written into the packaged reference."""
 
-SEPARATE = "separate-embeddings"
-"""The claim that the two tables are two parameters: shown by what the reference's constructor makes."""
+TABLES = {"embed", "unembed"}
+"""What a claim is about that says whether the two tables are one parameter: the model that was built shows it."""
+
+Lines = Mapping[str, Mapping[str, set[int]]]
+"""By the blob id of a file that was watched: each node's lines there."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What the lines of one file say of a model's claims there. `verified`: every direct node is computed, or got from
-    a call, inside the pinned lines; `conflicts` name a node that is not, with its line."""
+    """What the lines of the files say of a model's claims there. `verified`: every direct node is computed, or got from
+    a call, inside the pinned lines; `conflicts` name a node that is not, with its line, or a result that the code is
+    said to lack and has; `unexplained` are results that no line has, though nothing says that they are lacking."""
 
     verified: tuple[str, ...]
     conflicts: tuple[str, ...]
     not_located: tuple[str, ...]
+    unexplained: tuple[str, ...]
 
 
-def judge(located: Located, claims: Sequence[Claim], blob: str) -> Judged:
-    """Hold every claim that is pinned to the file against the located lines."""
-    lines = {node.node: {*node.lines, *node.called} for node in located.nodes}
+def judge(located: Located, claims: Sequence[Claim], lines: Lines) -> Judged:
+    """Hold every claim that is pinned to a watched file against the located lines."""
     verified, conflicts, absent = [], [], []
+    lacking = {name for claim in claims for name in claim.lacks}
     for claim in claims:
-        pins = [pin for pin in (claim.pin, *claim.also) if pin.place.blob == blob]
+        pins = [pin for pin in (claim.pin, *claim.also) if pin.place.blob in lines]
+        if pins and set(claim.contextual) == TABLES and not claim.direct:
+            verified += [claim.id] if bool(located.shared) == located.tied else []
         if not pins or not claim.direct:
             continue
-        wrong = [n for n in claim.direct if n in lines and not inside(pins[0], lines[n])]
-        unknown = [n for n in claim.direct if n not in lines]
-        conflicts += [f"{claim.id}: {n} is at {_some(lines[n])}, the pin at {_ranges(pins[0])}" for n in wrong]
+        there = lines[pins[0].place.blob]
+        wrong = [n for n in claim.direct if n in there and not inside(pins[0], there[n])]
+        unknown = [n for n in claim.direct if n not in there]
+        found = [n for n in claim.lacks if n not in located.missing]
+        conflicts += [f"{claim.id}: {n} is at {_some(there[n])}, the pin at {_ranges(pins[0])}" for n in wrong]
+        conflicts += [f"{claim.id}: {n} is said to be lacking, and a line has it" for n in found]
         absent += [f"{claim.id}: {n}" for n in unknown]
-        if not wrong and not unknown:
+        if not wrong and not unknown and not found:
             verified.append(claim.id)
-    return Judged(tuple(verified), tuple(conflicts), tuple(absent))
+    unexplained = tuple(name for name in located.missing if name not in lacking)
+    return Judged(tuple(verified), tuple(conflicts), tuple(absent), unexplained)
 
 
 def inside(pin: Pin, lines: set[int]) -> bool:
@@ -69,19 +81,32 @@ def scaled(model: Model) -> bool:
     return hasattr(models.find(model.variant).config, "rope_factor")
 
 
+def by_meta(model: Model) -> bool:
+    """Whether the model's reference is Meta's code, which writes its own scale factor, and has functions by name."""
+    return find.reference(model.reference).runner == "meta"
+
+
 def patches(model: Model) -> dict[str, str]:
     """Lines of the packaged reference that must be read otherwise for the model: its scale factor is written there."""
+    if not by_meta(model):
+        return {}
     factor = getattr(models.find(model.variant).config, "rope_factor", FACTOR)
     return {} if factor == FACTOR else {f"scale_factor = {FACTOR:g}": f"scale_factor = {factor:g}"}
 
 
-def place_of(model: Model, kind: str) -> Place:
-    """The file of the model's reference that is pinned in a repository (`git`) or a package (`wheel`)."""
-    for claim in find.reference(model.reference).claims:
-        for pin in (claim.pin, *claim.also):
-            if pin.place.kind == kind:
-                return pin.place
-    raise CatalogError("the reference is not pinned there", where=model.reference, expected=kind)
+def places(model: Model) -> Iterator[Place]:
+    """Every file that the model's reference is pinned to, its home first; each once."""
+    reference = find.reference(model.reference)
+    pins = (pin for claim in reference.claims for pin in (claim.pin, *claim.also))
+    yield from dict.fromkeys((reference.home, *(pin.place for pin in pins)))
+
+
+def packaged(model: Model) -> Place:
+    """The file of the model's reference that stands in a package."""
+    for place in places(model):
+        if place.kind == "wheel":
+            return place
+    raise CatalogError("the reference is pinned in no package", where=model.reference)
 
 
 def yardstick(place: Place, sha256: str, shims: tuple[str, ...]) -> Yardstick:
@@ -91,18 +116,20 @@ def yardstick(place: Place, sha256: str, shims: tuple[str, ...]) -> Yardstick:
 
 
 def run(
-    model: Model, check: str, title: str, kind: str, progress: Progress, replaced: Mapping[str, str] | None = None
+    model: Model, check: str, title: str, place: Place, progress: Progress, replaced: Mapping[str, str] | None = None
 ) -> VerificationRecord:
-    """Locate every node of a tiny twin in the pinned file, and hold the model's claims against the lines."""
-    place = place_of(model, kind)
+    """Locate every node of a tiny twin in the pinned file and in those pinned files that it calls, and hold the model's
+    claims against the lines."""
     progress("running the reference", 0, 0)
+    among = [p for p in places(model) if (p.source, p.revision, p.kind) == (place.source, place.revision, place.kind)]
     with tempfile.TemporaryDirectory(prefix="oma-located-") as folder:
-        found = locate(models.find(model.variant), unpacked(place, Path(folder)), replaced)
-    claims = find.claims(model)
-    judged = judge(found, claims, place.blob)
-    verified = list(judged.verified)
-    if not found.shared and any(c.id == SEPARATE for c in claims):
-        verified.append(SEPARATE)
+        files = {p.blob: unpacked(p, Path(folder)) for p in (place, *among)}
+        beside = {blob: path for blob, path in files.items() if blob != place.blob}
+        found = locate(models.find(model.variant), files[place.blob], replaced, tuple(beside.values()))
+    lines = {place.blob: by_node(found.nodes)}
+    lines |= {blob: by_node(found.elsewhere[str(path)]) for blob, path in beside.items()}
+    claims = [spread(claim, found.blocks) for claim in find.claims(model)]
+    judged = judge(found, claims, lines)
     open_ = {c.id for c in claims if c.conflict}
     made = parity_run.record(
         model,
@@ -113,33 +140,40 @@ def run(
         positions=found.positions,
         detail=detail(found, judged, [c.id for c in claims if c.id in open_]),
         nodes=[n.node for n in found.nodes],
-        claims=[name for name in verified if name not in open_],
+        claims=[name for name in judged.verified if name not in open_],
     )
     return replace(made, located={n.node: n.lines for n in found.nodes})
+
+
+def by_node(nodes: Sequence[LocatedNode]) -> dict[str, set[int]]:
+    """The lines that compute a node or get it from a call."""
+    return {node.node: {*node.lines, *node.called} for node in nodes}
 
 
 def measurements(found: Located, judged: Judged) -> list[Measurement]:
     """Counts that must be zero, the distance of the values that were matched, and what was ambiguous."""
     worst = max(found.nodes, key=lambda n: n.distance)
     unsure = sum(bool(n.others) for n in found.nodes)
+    counts: list[tuple[str, float, float | None]] = [
+        ("nodes located, every block's own", found.found, None),
+        ("nodes not located", len(judged.unexplained), 0.0),
+        ("pins whose lines do not compute their node", len(judged.conflicts), 0.0),
+        ("pins in a file that has no line of their node", len(judged.not_located), 0.0),
+        ("nodes with further lines, ruled out by call order", unsure, None),
+        ("parameters with a second name", found.shared, float(found.tied)),
+    ]
     return [
-        Measurement(where="", what="nodes located, every block's own", value=float(found.found), bound=None),
-        Measurement(where="", what="nodes not located", value=float(len(found.missing)), bound=0.0),
-        Measurement(
-            where="", what="pins whose lines do not compute their node", value=float(len(judged.conflicts)), bound=0.0
-        ),
+        *(Measurement(where="", what=what, value=float(count), bound=bound) for what, count, bound in counts),
         Measurement(where=worst.node, what="matched values, relative", value=worst.distance, bound=TOLERANCE),
-        Measurement(
-            where="", what="nodes with further lines, ruled out by call order", value=float(unsure), bound=None
-        ),
-        Measurement(where="", what="parameters with a second name", value=float(found.shared), bound=0.0),
     ]
 
 
 def detail(found: Located, judged: Judged, conflicting: Sequence[str]) -> str:
     """One sentence a finding."""
+    lacking = [name for name in found.missing if name not in judged.unexplained]
     said = [f"{found.found} of {found.instances} nodes located in {found.recorded} recorded values."]
     said += [f"CONFLICT: {text}." for text in judged.conflicts]
-    said += [f"Not located: {text}." for text in judged.not_located]
+    said += [f"Not located: {text}." for text in (*judged.not_located, *judged.unexplained)]
+    said += [f"No value in this code, as its claim says: {name}." for name in lacking]
     said += [f"CONFLICT recorded with {name}: its lines are found, the claim is not verified." for name in conflicting]
     return " ".join(said)

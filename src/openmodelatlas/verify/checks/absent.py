@@ -1,23 +1,27 @@
 """Claims that something is *not* there, each run with a counter-example that must be noticed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from openmodelatlas import models
-from openmodelatlas.catalog import find
 from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.models.variant import Variant
-from openmodelatlas.parts.linear import Linear
-from openmodelatlas.parts.norm import RMSNorm
-from openmodelatlas.parts.rope import RotaryTable
+from openmodelatlas.parts.attend import AddMask, CausalMask, WindowMask
+from openmodelatlas.parts.linear import ExpertLinear, Linear
+from openmodelatlas.parts.norm import RMSNorm, ZeroCenteredRMSNorm
+from openmodelatlas.parts.rope import RopeFrequencies, RopeTable, RotaryTable
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.verification import Measurement, Tier, VerificationRecord
-from openmodelatlas.verify import located, parity, parity_run
+from openmodelatlas.trace.locate import node_id
+from openmodelatlas.trace.regions import BLOCKS, snake_case
+from openmodelatlas.verify import parity, parity_run
+from openmodelatlas.verify.checks.executed import ropes
 
-TITLE = "what a claim says is absent is absent: scaling, biases, positions outside the rotation, sight of later tokens"
+TITLE = "what a claim says is absent is absent: scaling, biases, caps, positions but by rotation, sight of later tokens"
 TIER: Tier = parity_run.TINY
 POSITIONS = 24
 NOISE = 1e-12
@@ -25,6 +29,11 @@ NOISE = 1e-12
 
 LEAST = 1e-3
 """What a counter-example must move, relative."""
+
+GROWN, CAP = 1000.0, 30.0
+"""By how much scores are grown, and a cap that a model might have."""
+
+MASKS, NORMS = (CausalMask, WindowMask), (RMSNorm, ZeroCenteredRMSNorm)
 
 
 def applies(_model: Model) -> str | None:
@@ -36,12 +45,12 @@ def run(model: Model, progress: Progress) -> VerificationRecord:
     """Each absence, then its counter-example; a counter-example that is not noticed fails the check, too."""
     progress("looking for what must not be there", 0, 0)
     subject = Subject(parity.twin(model.variant))
-    found = [*positions(subject), *later(subject), *biases(subject), *means(subject)]
-    nodes, said = ["mask", "block.attention", "block.attention.q", "block.attention_norm"], []
-    if not located.scaled(model):
-        found += scaling(model)
-        nodes.append("rope.frequencies")
-        said.append("No scaling: the table is made of the frequencies as they are.")
+    found = [*positions(subject), *later(subject), *biases(subject), *means(subject), *caps(subject)]
+    nodes, said = [m.where for m in found if m.where], []
+    for name, rope in plain_ropes(model):
+        found += scaling(model, name, rope)
+        nodes.append(f"{name}.frequencies")
+        said.append(f"No scaling: {name}.table is made of the frequencies as they are.")
     said.append("Each absence has a counter-example that is noticed: `moved` must be at least its `least`.")
     return parity_run.record(
         model,
@@ -53,8 +62,11 @@ def run(model: Model, progress: Progress) -> VerificationRecord:
         dtype="float64",
         detail=" ".join(said),
         nodes=nodes,
-        claims=[c.id for c in find.claims(model) if c.id in ("causal-mask",)],
     )
+
+
+Change = Callable[[Any], object]
+"""What is made of a module's result."""
 
 
 class Subject:
@@ -66,14 +78,36 @@ class Subject:
         self.tokens = torch.randint(0, variant.config.vocab_size, (1, POSITIONS), generator=draw)
         self.positions = torch.arange(POSITIONS)[None]
 
+        self.blocks = [snake_case(type(block).__name__) for block in getattr(self.model, BLOCKS)]
+
+    def of(self, *kinds: type[nn.Module]) -> list[tuple[str, nn.Module]]:
+        """Every module of some kinds, by its path."""
+        return [(path, module) for path, module in self.model.named_modules() if isinstance(module, kinds)]
+
+    def node(self, path: str) -> str:
+        """A path as a node's id."""
+        return node_id(path, self.blocks)
+
     def scores(self, tokens: Tensor | None = None) -> Tensor:
         """One forward."""
         with torch.no_grad():
             out: Tensor = self.model(self.tokens if tokens is None else tokens, self.positions)
         return out
 
+    def value(self, path: str, changed: Mapping[str, Change] | None = None) -> Tensor:
+        """What a module gives out in one forward, its entries that are not infinite."""
+        found: list[Tensor] = []
+
+        def keep(out: Tensor) -> Tensor:
+            found.append(out)
+            return out
+
+        with self.without({**(changed or {}), path: keep}):
+            self.scores()
+        return found[0][found[0].isfinite()]
+
     @contextmanager
-    def without(self, paths: dict[str, Callable[..., object]]) -> Iterator[None]:
+    def without(self, paths: Mapping[str, Change]) -> Iterator[None]:
         """Results of modules replaced while this lasts."""
         handles = [
             self.model.get_submodule(path).register_forward_hook(lambda _m, _a, out, make=make: make(out))
@@ -108,17 +142,21 @@ def positions(subject: Subject) -> list[Measurement]:
     def still(out: RotaryTable) -> RotaryTable:
         return RotaryTable(torch.ones_like(out.cos), torch.zeros_like(out.sin))
 
-    def open_(mask: Tensor) -> Tensor:
-        return torch.zeros_like(mask)
+    tables = {path: still for path, _ in subject.of(RopeTable)}
+    masks = {path: torch.zeros_like for path, _ in subject.of(*MASKS)}
 
     def moved() -> float:
         return relative(subject.scores(subject.tokens[:, order]), subject.scores()[:, order])
 
-    with subject.without({"rope.table": still, "mask": open_}):
+    with subject.without({**tables, **masks}):
         apart = moved()
-    with subject.without({"mask": open_}):
+    with subject.without(masks):
         control = moved()
-    return pair("block.attention", "order of tokens, without rotation and mask", apart, "the rotation left in", control)
+    found: list[Measurement] = []
+    for kind in dict.fromkeys(subject.blocks):
+        what = "order of tokens, without rotation and mask"
+        found += pair(f"{kind}.attention", what, apart, "the rotation left in", control)
+    return found
 
 
 def later(subject: Subject) -> list[Measurement]:
@@ -126,59 +164,102 @@ def later(subject: Subject) -> list[Measurement]:
     half, other = POSITIONS // 2, subject.tokens.clone()
     other[:, half] = (other[:, half] + 1) % int(subject.tokens.max())
     before, after = subject.scores(), subject.scores(other)
-    return pair(
-        "mask",
-        "scores before a changed token",
-        relative(after[:, :half], before[:, :half]),
-        "scores from that token on",
-        relative(after[:, half:], before[:, half:]),
-    )
+    apart, control = (relative(after[:, part], before[:, part]) for part in (slice(half), slice(half, None)))
+    found: list[Measurement] = []
+    for path, _ in subject.of(*MASKS):
+        found += pair(path, "scores before a changed token", apart, "scores from that token on", control)
+    return found
 
 
 def biases(subject: Subject) -> list[Measurement]:
     """A linear map of zero is zero, and no parameter is called otherwise than `weight`."""
-    maps = [m for m in subject.model.modules() if isinstance(m, Linear)]
+    maps = subject.of(Linear, ExpertLinear)
     with torch.no_grad():
-        zero = max(float(m(torch.zeros(1, m.in_features, dtype=torch.float64)).abs().max()) for m in maps)
-        first, nothing = maps[0].weight, torch.zeros(1, maps[0].in_features, dtype=torch.float64)
-        biased = nn.functional.linear(nothing, first, first[:, 0])
+        zero = max(float(of_zero(module).abs().max()) for _, module in maps)
+        path, first = subject.of(Linear)[0]
+        weight = first.get_parameter("weight")
+        bias = weight.new_ones(weight.shape[0])
+        biased = nn.functional.linear(weight.new_zeros(1, weight.shape[1]), weight, bias)
     named = sum(not name.endswith("weight") for name, _ in subject.model.named_parameters())
+    control = float(biased.abs().max())
     return [
-        *pair("block.attention.q", f"{len(maps)} linear maps of zero", zero, "a bias added", float(biased.abs().max())),
+        *pair(subject.node(path), f"{len(maps)} linear maps of zero", zero, "a bias of one added", control),
         Measurement(where="", what="parameters that are no weight", value=float(named), bound=0.0),
     ]
 
 
+def of_zero(module: Any) -> Tensor:
+    """What a linear map makes of nothing; each expert of its own."""
+    weight: Tensor = module.weight
+    if not isinstance(module, ExpertLinear):
+        out: Tensor = module(weight.new_zeros(1, weight.shape[1]))
+    else:
+        out = module(weight.new_zeros(1, 1, len(weight), weight.shape[2]), torch.arange(len(weight))[None, None])
+    return out
+
+
 def means(subject: Subject) -> list[Measurement]:
     """A constant vector keeps its sign and gets the gain: a norm that took the mean off would make it zero."""
-    norms = [m for m in subject.model.modules() if isinstance(m, RMSNorm)]
+    norms = subject.of(*NORMS)
     worst, control = 0.0, float("inf")
     with torch.no_grad():
-        for norm in norms:
-            constant = torch.full((1, norm.weight.shape[0]), 3.0, dtype=torch.float64)
-            wanted = norm.weight * 3.0 / (9.0 + norm.eps) ** 0.5
+        for _, norm in norms:
+            assert isinstance(norm, NORMS)
+            gain = norm.weight + isinstance(norm, ZeroCenteredRMSNorm)
+            constant = torch.full((1, len(gain)), 3.0, dtype=torch.float64)
+            wanted = gain * 3.0 / (9.0 + norm.eps) ** 0.5
             worst = max(worst, relative(norm(constant)[0], wanted))
-            centred = nn.functional.layer_norm(constant, constant.shape[1:], norm.weight)
+            centred = nn.functional.layer_norm(constant, constant.shape[1:], gain)
             control = min(control, relative(centred[0], wanted))
-    return pair("block.attention_norm", f"{len(norms)} norms of a constant", worst, "a layer norm", control)
+    where = subject.node(norms[0][0])
+    return pair(where, f"{len(norms)} norms of a constant", worst, "a layer norm", control)
 
 
-def scaling(model: Model) -> list[Measurement]:
+def caps(subject: Subject) -> list[Measurement]:
+    """Features a thousand times as large give scores a thousand times as large, of attention and of the vocabulary."""
+    found: list[Measurement] = []
+    seen: set[str] = set()
+    for made, read in [*attention_scores(subject), ("norm", "logits")]:
+        if subject.node(read) not in seen:
+            seen.add(subject.node(read))
+            plain, large = subject.value(read), subject.value(read, {made: lambda out: out * GROWN})
+            capped = CAP * torch.tanh(plain * GROWN / CAP)
+            apart, control = relative(large, plain * GROWN), relative(capped, plain * GROWN)
+            what = f"{GROWN:g} times what it is made of"
+            found += pair(subject.node(read), what, apart, f"a cap of {CAP:g}", control)
+    return found
+
+
+def attention_scores(subject: Subject) -> Iterator[tuple[str, str]]:
+    """The rotated queries of each block, and the scores that they make once they are masked."""
+    for path, _ in subject.of(AddMask):
+        yield f"{path.removesuffix('.attend.mask')}.q_rotate", path
+
+
+def plain_ropes(model: Model) -> Iterator[tuple[str, nn.Module]]:
+    """The containers of ours that make angles of frequencies as they are."""
+    for name, rope in ropes(models.find(model.variant).build("meta")):
+        if not hasattr(rope, "scale"):
+            yield name, rope
+
+
+def scaling(model: Model, name: str, rope: nn.Module) -> list[Measurement]:
     """The angle of a position is its number times the unscaled frequency, at the model's own head width."""
-    variant = models.find(model.variant)
-    rope, config = variant.build("meta").get_submodule("rope"), variant.config
+    config = models.find(model.variant).config
+    made = rope.get_submodule("frequencies")
+    assert isinstance(made, RopeFrequencies)
     exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim
-    plain = config.rope_theta**-exponents
-    frequencies = rope.get_submodule("frequencies")(torch.device("cpu"))
+    powers = made.theta**-exponents
+    frequencies = made(torch.device("cpu"))
     at = torch.tensor([[config.max_position_embeddings - 1]])
     with torch.no_grad():
         ours = rope(at).cos
     wanted = torch.cos(at.float()[..., None] * frequencies)
     slowed = torch.cos(at.float()[..., None] * frequencies / 8)
     apart, moved = (float((value - wanted).abs().max()) for value in (ours, slowed))
-    far = float((frequencies.double() / plain - 1).abs().max())
+    far = float((frequencies.double() / powers - 1).abs().max())
     what = "against theta to its power, relative"
     return [
-        *pair("rope.table", "table against its own frequencies", apart, "frequencies divided by 8", moved),
-        Measurement(where="rope.frequencies", what=what, value=far, bound=2.0**-21),
+        *pair(f"{name}.table", "table against its own frequencies", apart, "frequencies divided by 8", moved),
+        Measurement(where=f"{name}.frequencies", what=what, value=far, bound=2.0**-21),
     ]

@@ -23,9 +23,10 @@ SAME, APART = "scores, largest difference, with the named nodes swapped", "the s
 
 
 def applies(model: Model) -> str | None:
-    """A model of the reference's own release has no such sentence."""
-    own = find.provenance(model).own
-    return "the reference is this release's own code" if own else None
+    """A model whose reference is its own code has no such sentence."""
+    if find.reference(model.reference).release is None:
+        return "the reference is a library's own code for this model"
+    return "the reference is this release's own code" if find.provenance(model).own else None
 
 
 def base(model: Model, twin: Variant) -> Variant:

@@ -1,5 +1,6 @@
-"""Evidence located by running: the reference's own repository, at the pinned revision."""
+"""Evidence located by running: the reference's own file, at its pinned revision."""
 
+from openmodelatlas.catalog import find
 from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.verification import Tier, VerificationRecord
@@ -10,12 +11,16 @@ TIER: Tier = parity_run.TINY
 
 
 def applies(model: Model) -> str | None:
-    """The code of Llama 3 has no scaling, so that it computes no model that scales."""
-    if located.scaled(model):
-        return "the reference at this revision scales no frequencies; see located_package"
-    return parity_run.runs_here(model)
+    """A reference that lacks an op of the model computes something else, and has no line for what comes behind it."""
+    home = find.reference(model.reference).home
+    for deviation in model.deviations:
+        claim = find.claim(deviation.claim) if deviation.claim else None
+        if claim and home.source not in {pin.place.source for pin in (claim.pin, *claim.also)}:
+            return f"the reference at this revision lacks {deviation.summary}; see located_package"
+    return None
 
 
 def run(model: Model, progress: Progress) -> VerificationRecord:
-    """Run the file of the repository."""
-    return located.run(model, __name__, TITLE, "git", progress)
+    """Run the reference's home."""
+    home = find.reference(model.reference).home
+    return located.run(model, __name__, TITLE, home, progress, located.patches(model) if home.kind == "wheel" else {})
