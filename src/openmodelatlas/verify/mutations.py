@@ -26,10 +26,13 @@ Forward = Callable[..., Any]
 
 
 class Anatomy:
-    """What a model has: nodes by id with `block` for every kind of block, classes of modules, numbers."""
+    """What a model has: nodes by id with `block` for every kind of block, shapes of parameters, classes of modules,
+    numbers."""
 
     def __init__(self, variant: Variant) -> None:
-        modules = dict(variant.build("meta").named_modules())
+        model = variant.build("meta")
+        modules = dict(model.named_modules())
+        self.shapes = {region(name): tuple(p.shape) for name, p in model.named_parameters()}
         self.nodes = {region(path): type(module) for path, module in modules.items()}
         self.classes = set(self.nodes.values())
         self.numbers = vars(variant.config)
@@ -52,6 +55,11 @@ def made_of(kind: type[nn.Module], node: str | None = None) -> Needs:
 def number(*names: str) -> Needs:
     """Models with all those numbers, no two of them equal."""
     return lambda model: all(n in model.numbers for n in names) and len({model.numbers[n] for n in names}) == len(names)
+
+
+def per_head(node: str) -> Needs:
+    """Models with a norm there whose gain is as long as a head is wide."""
+    return lambda model: model.shapes.get(f"{node}.weight") == (model.numbers["head_dim"],)
 
 
 # --- ways to plant ----------------------------------------------------------------------------------------------------
@@ -293,8 +301,10 @@ MISTAKES: Mapping[str, Mistake] = {
     ),
     "no norm of queries": Mistake(has(f"{ATTENTION}.q_norm"), patched(f"{ATTENTION}.q_norm", unchanged)),
     "no norm of keys": Mistake(has(f"{ATTENTION}.k_norm"), patched(f"{ATTENTION}.k_norm", unchanged)),
-    "norm of queries after rotation": Mistake(has(f"{ATTENTION}.q_norm"), in_blocks(norm_after_rotation)),
-    "norm of keys over all heads": Mistake(has(f"{ATTENTION}.k_norm"), patched(f"{ATTENTION}.k_norm", of_whole_width)),
+    "norm of queries after rotation": Mistake(per_head(f"{ATTENTION}.q_norm"), in_blocks(norm_after_rotation)),
+    "norm of keys over all heads": Mistake(
+        per_head(f"{ATTENTION}.k_norm"), patched(f"{ATTENTION}.k_norm", of_whole_width)
+    ),
     "gains of query and key norm exchanged": Mistake(
         has(f"{ATTENTION}.q_norm", f"{ATTENTION}.k_norm"),
         exchanged("attention.q_norm.weight", "attention.k_norm.weight"),

@@ -22,9 +22,9 @@ POSITIONS = 512
 
 def applies(model: Model) -> str | None:
     """Only a release that published its own file, in git."""
-    if not run_.by_meta(model):
-        return "its reference is no file that runs in parity alone"
     reference = find.reference(model.reference)
+    if not run_.by_meta(model):
+        return f"{reference.title} is no file of a release; parity_stages runs it in its library"
     if reference.release != model.release:
         return f"{reference.repo} is not its own code; parity_stages runs the packaged one"
     return None
