@@ -60,7 +60,7 @@ def shared(check: str, model: Model, variant: Variant, work: Callable[[], Verifi
 
 def computes(model: Model, variant: Variant) -> tuple[Any, ...]:
     """What a run of the twin depends on: two models for which this is equal differ in name only."""
-    return by_meta(model), variant.model, variant.config, tuple(sorted(variant.parts.items(), key=str))
+    return model.reference, variant.model, variant.config, tuple(sorted(variant.parts.items(), key=str))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from openmodelatlas.catalog import find
 from openmodelatlas.fetch.progress import Progress
+from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.evidence import Place
 from openmodelatlas.records.verification import Measurement, VerificationRecord
@@ -38,10 +39,15 @@ def place(model: Model) -> Place:
 
 def run(model: Model, progress: Progress) -> VerificationRecord:
     """FetchError if the file is not here: then neither the run nor the comparison of syntax trees is available."""
+    variant = run_.twin(model)
+    return run_.shared(__name__, model, variant, lambda: _run(model, variant, progress))
+
+
+def _run(model: Model, variant: Variant, progress: Progress) -> VerificationRecord:
     at = place(model)
     with tempfile.TemporaryDirectory(prefix="oma-reference-") as folder:
         text = unpacked(at, Path(folder)).read_text(encoding="utf-8")
-    variant, cases = run_.twin(model), {"text": parity.case(POSITIONS)}
+    cases = {"text": parity.case(POSITIONS)}
     weights, packaged = parity.stored(variant), run_.packaged_source(progress)
     own = run_.Source(model=text, args="", name=f"Meta's code, {at.source}", version=at.revision)
     progress("running the release's file", 0, 0)
