@@ -10,13 +10,20 @@ Place = tuple[ast.AST, str, int | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """One wrong version. `target` is what it is made of (a module, a reference file), `source` its whole new text."""
+    """One wrong version. `target` is what it is made of (a module, a reference file), `source` its whole new text;
+    `scope` is the class or function that is changed."""
 
     kind: str
     target: str
-    line: int
+    scope: str
     what: str
     source: str
+
+    @property
+    def of(self) -> str:
+        """What the score counts it with: its family, the shared parts, the statements."""
+        room, _, name = self.target.partition(".")
+        return {"parts": "shared parts", "equations": "statements"}.get(room, name)
 
     @property
     def key(self) -> str:
@@ -48,7 +55,7 @@ def mutants(
                 _set(place, new)
                 text = ast.unparse(ast.fix_missing_locations(tree))
                 _set(place, node)
-            yield Mutant(kind=kind, target=target, line=getattr(node, "lineno", 0), what=name, source=text)
+            yield Mutant(kind=kind, target=target, scope=scope.name.partition(".")[0], what=name, source=text)
 
 
 # --- walking ----------------------------------------------------------------------------------------------------------
@@ -56,11 +63,13 @@ def mutants(
 
 @dataclass
 class Scope:
-    """What is around a node: the function or class, the names that may stand for one another, sibling attributes."""
+    """What is around a node: the function or class, the names that may stand for one another, sibling attributes; and
+    the names that the module knows."""
 
     name: str
     alike: dict[str, str]
     siblings: list[str]
+    known: frozenset[str]
     initialiser: bool = False
 
 
@@ -80,7 +89,9 @@ def _set(place: Place, node: ast.AST) -> None:
 
 
 def _places(tree: ast.Module) -> Iterator[tuple[Place, Scope]]:
-    yield from _below(tree, Scope("module", {}, []))
+    imported = [alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    yield from _below(tree, Scope("module", {}, [], frozenset((*imported, *classes))))
 
 
 SKIPPED = (ast.Import, ast.ImportFrom)
@@ -106,10 +117,10 @@ def _is_docstring(node: ast.AST) -> bool:
 
 def _scope(child: ast.AST, parent: ast.AST, scope: Scope) -> Scope:
     if isinstance(child, ast.ClassDef):
-        return Scope(child.name, {}, _attributes(child))
+        return Scope(child.name, {}, _attributes(child), scope.known)
     if isinstance(child, ast.FunctionDef):
         name = f"{scope.name}.{child.name}" if isinstance(parent, ast.ClassDef) else child.name
-        return Scope(name, _alike(child), scope.siblings, child.name == "__init__")
+        return Scope(name, _alike(child), scope.siblings, scope.known, child.name == "__init__")
     return scope
 
 
@@ -143,6 +154,7 @@ OPERATORS: dict[type, type] = {
     ast.Mult: ast.Div,
     ast.Div: ast.Mult,
     ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
     ast.Pow: ast.Mult,
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
@@ -160,10 +172,16 @@ COMPARISONS: dict[type, type] = {
 }
 REVERSED: dict[type, type] = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 FUNCTIONS = {"cos": "sin", "sin": "cos", "rsqrt": "sqrt", "sqrt": "exp", "exp": "sqrt", "mean": "sum", "sum": "mean"}
-FUNCTIONS |= {"softmax": "log_softmax", "silu": "gelu", "index_copy_": "index_add_", "where": "where_swapped"}
-NAMES = {"Unembed": "TiedUnembed", "TiedUnembed": "Unembed", "Config": "ScaledConfig", "ScaledConfig": "Config"}
-NAMES |= {"Rope": "ScaledRope", "ScaledRope": "Rope", "SiLU": "Upcast"}
-NAMES |= {"Multiply": "ResidualAdd", "ResidualAdd": "Multiply"}
+FUNCTIONS |= {"softmax": "log_softmax", "silu": "gelu", "gelu": "silu", "tanh": "sin"}
+FUNCTIONS |= {"index_copy_": "index_add_", "index_copy": "index_add", "where": "where_swapped"}
+PAIRS = (
+    ("Unembed", "TiedUnembed"),
+    ("Config", "ScaledConfig"),
+    ("Rope", "ScaledRope"),
+    ("Multiply", "ResidualAdd"),
+    ("LocalBlock", "GlobalBlock"),
+)
+NAMES = {"SiLU": "Upcast", "GELU": "Upcast"} | dict(PAIRS) | {b: a for a, b in PAIRS}
 COMMUTE = (ast.Add, ast.Mult, ast.BitAnd, ast.BitOr)
 SYMMETRIC = {"transpose", "promote_types"}
 LIBRARIES = {"torch", "nn", "math", "F", "np"}
@@ -200,6 +218,8 @@ def _constant(node: ast.Constant, _scope: Scope) -> list[ast.AST]:
         given, made = value.split("->")
         first, second = given.split(",")
         return [ast.Constant(f"{second},{first}->{made}"), ast.Constant(f"{given}->{made[:-2]}{made[-1]}{made[-2]}")]
+    if value == "tanh":
+        return [ast.Constant("none")]
     if value == "-inf":
         return [ast.Constant("0"), ast.Constant("-1")]
     return []
@@ -256,7 +276,8 @@ def _name(node: ast.Name, scope: Scope) -> list[ast.AST]:
     if not isinstance(node.ctx, ast.Load):
         return []
     other = scope.alike.get(node.id) or NAMES.get(node.id)
-    return [ast.Name(other, ast.Load())] if other else []
+    known = other in scope.alike or other in scope.known
+    return [ast.Name(other, ast.Load())] if other and known else []
 
 
 def _attribute(node: ast.Attribute, scope: Scope) -> list[ast.AST]:

@@ -44,16 +44,14 @@ def equations(target: str, source: str) -> Iterator[Mutant]:
             changes += [(m.start(), old, new) for m in re.finditer(re.escape(old), text) if new != old]
         for at, old, new in changes:
             changed = source[: start + at] + new + source[start + at + len(old) :]
-            line = source[: start + at].count("\n") + 1
             what = f"{match[1]}: equation, `{old}` → `{new}` at {at}"
-            yield Mutant(kind="equation", target=target, line=line, what=what, source=changed)
+            yield Mutant(kind="equation", target=target, scope=match[1], what=what, source=changed)
 
 
 def numbers(target: str, source: str) -> Iterator[Mutant]:
     """Each configured context of a release."""
-    for match in re.finditer(r"^config = (\d+)$", source, re.M):
+    for index, match in enumerate(re.finditer(r"^config = \{ positions = (\d+)", source, re.M), 1):
         for new in (int(match[1]) + 1, int(match[1]) * 2):
             changed = f"{source[: match.start(1)]}{new}{source[match.end(1) :]}"
-            line = source[: match.start()].count("\n") + 1
-            what = f"context, {match[1]} → {new}"
-            yield Mutant(kind="catalogue", target=target, line=line, what=what, source=changed)
+            what = f"context {index}, {match[1]} → {new}"
+            yield Mutant(kind="catalogue", target=target, scope="context", what=what, source=changed)

@@ -1,113 +1,94 @@
 """The fast checks that must notice a mutant. Each compares with something that was not made from the definition.
 
-Everything that stays the same over all mutants is computed once, in `Fixed`; the rest runs in the mutant's process.
+Everything that stays the same over all mutants is computed once, in `Fixed`; the rest runs in the mutant's process, on
+the twins that have what is changed, one twin after the other.
 """
 
+import contextlib
+import dataclasses
+import importlib
+import inspect
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import nn
 
-DATA = Path(__file__).parent.parent / "data"
-TWINS = ("llama-3-8b", "llama-3.1-8b", "llama-3.2-1b")
-"""Plain, scaled, scaled and tied: every class of the family."""
+from .code import Mutant
 
-BOUND = 2e-6
-"""Relative to the largest score; measured noise against NumPy is under 7e-7."""
+PACKAGE = "openmodelatlas."
+DATA = Path(__file__).parent.parent / "data"
+BOUND = 4e-6
+"""Relative to the largest score; measured noise is under 1.3e-6 against NumPy and a stranger's float64."""
+
+DTYPES = (torch.float32, torch.bfloat16)
+"""In which every module is held against its statement; the whole model runs in float64."""
+
+ACTIVATIONS = ("SiLU", "GELU")
+
+Check = TypeVar("Check", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class Golden:
-    """What a twin must give: scores by NumPy, and by another implementation where one is at hand."""
+    """What a twin must give: scores by NumPy, and the last ones by another implementation."""
 
     name: str
+    family: str
+    classes: frozenset[str]
     weights: dict[str, torch.Tensor]
     inputs: tuple[Any, ...]
     scores: tuple[np.ndarray, ...]
+    outside: np.ndarray
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """All that is known before a mutant runs."""
+    """All that is known before a mutant runs. `printed`: which classes of a module print an equation. `calls`: by the
+    name of a statement's function, what it is held against."""
 
     golden: tuple[Golden, ...]
     configs: dict[str, Any]
     counts: dict[str, Any]
-    other: dict[str, np.ndarray]
-    calls: dict[torch.dtype, list[Any]]
+    printed: dict[str, set[str]]
+    calls: dict[str, list[Any]]
 
 
-def prepare(*, others: bool) -> Fixed:
-    """Scores of the statements, and of transformers if `others`; published numbers."""
+def prepare(modules: list[str]) -> Fixed:
+    """Compute all of it, for the definition's modules of those names."""
+    from equations.outside import stored
+    from equations.statements import STATEMENTS
+    from equations.twins import structures
+
+    golden = tuple(map(golden_of, structures(), stored().values()))
+    configs = tomllib.loads((DATA / "configs.toml").read_text())
+    counts = tomllib.loads((DATA / "parameter_counts.toml").read_text())
+    printed = {name: {op for op, _ in equations_in(name)} for name in modules}
+    calls: dict[str, list[Any]] = {}
+    for call in [*unusual_calls(), *(c for g in golden for c in calls_of(Twin.build(g), uncached=True))]:
+        function = STATEMENTS[call.op, call.equation].compute.__name__
+        calls.setdefault(function, []).append(call)
+    return Fixed(golden, configs, counts, printed, calls)
+
+
+def golden_of(name: str, outside: list[float]) -> Golden:
+    """A twin of the right definition, and its scores by others."""
     from equations.twins import filled, twin, whole
     from equations.whole import logits
 
-    golden, other = [], {}
-    for name in TWINS:
-        variant = twin(name)
-        weights = {n: p.detach().clone() for n, p in filled(variant, torch.float64).named_parameters()}
-        plain = {n: w.numpy() for n, w in weights.items()}
-        inputs = (whole(), whole(start=1000))
-        scores = tuple(logits(variant.config, plain, i.tokens.numpy(), i.positions.numpy()) for i in inputs)
-        golden.append(Golden(name, weights, inputs, scores))
-        if others and (found := transformers_scores(variant.config, weights, inputs[1])) is not None:
-            other[name] = found
-    configs = tomllib.loads((DATA / "configs.toml").read_text())
-    counts = tomllib.loads((DATA / "parameter_counts.toml").read_text())
-    fixed = Fixed(tuple(golden), configs, counts, other, {})
-    subject = Subject.build(fixed)
-    for dtype in (torch.float32, torch.bfloat16):
-        fixed.calls[dtype] = [c for row in subject.models for c in calls_of(*row, dtype)]
-    return fixed
-
-
-def transformers_scores(config: Any, weights: dict[str, torch.Tensor], given: Any) -> np.ndarray | None:
-    """Scores of the Hugging Face implementation of an unpadded row; None where it is not installed."""
-    try:
-        from transformers import LlamaConfig, LlamaForCausalLM
-    except ImportError:
-        return None
-    from openmodelatlas.weights import naming
-
-    scaling: dict[str, Any] = {"rope_type": "default"}
-    if hasattr(config, "rope_factor"):
-        scaling = {
-            "rope_type": "llama3",
-            "factor": config.rope_factor,
-            "low_freq_factor": config.rope_low_freq_factor,
-            "high_freq_factor": config.rope_high_freq_factor,
-            "original_max_position_embeddings": config.rope_original_max_position_embeddings,
-        }
-    fields = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
-    fields += ("intermediate_size", "vocab_size", "max_position_embeddings", "rms_norm_eps")
-    made = LlamaForCausalLM(
-        LlamaConfig(
-            **{f: getattr(config, f) for f in fields},
-            rope_parameters={**scaling, "rope_theta": config.rope_theta},
-            tie_word_embeddings="unembed.weight" not in weights,
-            attn_implementation="eager",
-        )
-    ).double()
-    table = {row.parameter: row for row in naming.name_table("llama", "huggingface").tensors}
-    state = {}
-    for name, weight in weights.items():
-        pattern, index = naming.block_pattern(name)
-        row = table[pattern]
-        if row.steps:
-            half = weight.unflatten(0, (-1, config.head_dim // 2, 2)).transpose(1, 2).flatten(0, 2)
-        state[naming.fill(row.stored, index)] = half if row.steps else weight
-    made.load_state_dict(state, strict=False)
-    with torch.no_grad():
-        out: np.ndarray = made.eval()(given.tokens[:1], position_ids=given.positions[:1]).logits.double().numpy()
-    return out
-
-
-# --- the checks, cheapest first ---------------------------------------------------------------------------------------
+    variant = twin(name)
+    model = filled(variant, torch.float64)
+    weights = {n: p.detach().clone() for n, p in model.named_parameters()}
+    plain = {n: w.numpy() for n, w in weights.items()}
+    inputs = (whole(), whole(start=1000))
+    scores = [logits(variant.family, variant.config, plain, i.tokens.numpy(), i.positions.numpy()) for i in inputs]
+    classes = frozenset(type(m).__name__ for m in model.modules())
+    return Golden(name, variant.family, classes, weights, inputs, tuple(scores), np.array(outside))
 
 
 class Noticed(Exception):
@@ -120,176 +101,274 @@ def notice(holds: object, what: str) -> None:
 
 
 @dataclass
+class Twin:
+    """A tiny model of the mutant."""
+
+    golden: Golden
+    variant: Any
+    model: nn.Module
+
+    @classmethod
+    def build(cls, golden: Golden) -> "Twin":
+        """In float64, with the golden weights; Noticed if they do not fit."""
+        from equations.twins import twin
+
+        variant = twin(golden.name)
+        model = variant.build("cpu", torch.float64)
+        own = {n: tuple(p.shape) for n, p in model.named_parameters()}
+        notice(own == {n: tuple(w.shape) for n, w in golden.weights.items()}, "parameters of other names or shapes")
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(golden.weights[name])
+        return cls(golden, variant, model)
+
+
+@dataclass
 class Subject:
     """The mutant, imported: what the checks share."""
 
+    mutant: Mutant
     fixed: Fixed
-    models: list[tuple[Golden, Any, nn.Module]]
+    now: str = ""
 
-    @classmethod
-    def build(cls, fixed: Fixed) -> "Subject":
-        from equations.twins import twin
+    def begin(self, check: Check) -> Check:
+        """Note which check runs."""
+        self.now = check.__name__
+        return check
 
-        made = []
-        for golden in fixed.golden:
-            variant = twin(golden.name)
-            model = variant.build("cpu", torch.float64)
-            own = {n: tuple(p.shape) for n, p in model.named_parameters()}
-            notice(own == {n: tuple(w.shape) for n, w in golden.weights.items()}, "parameters of other names or shapes")
-            with torch.no_grad():
-                for name, parameter in model.named_parameters():
-                    parameter.copy_(golden.weights[name])
-            made.append((golden, variant, model))
-        return cls(fixed, made)
-
-
-def rows(subject: Subject) -> None:
-    """The table of variants against published configurations and counts."""
-    from openmodelatlas import models
-
-    notice(set(models.names()) == set(subject.fixed.configs), "other variants")
-    for name, published in subject.fixed.configs.items():
-        variant = models.find(name)
-        tied = "Tied" in variant.parts["unembed"].__name__
-        for field, value in published.items():
-            if field == "tie_word_embeddings":
-                notice(tied == value, f"{name}: tied")
-            elif field != "source":
-                notice(getattr(variant.config, field, None) == value, f"{name}: {field}")
-        notice(count(variant.config, tied=tied) == subject.fixed.counts[name]["count"], f"{name}: count")
+    @cached_property
+    def golden(self) -> list[Golden]:
+        """The twins in question: of its family, or those that have the changed class; of shared code that is no class,
+        all. Those come first whose structure has the changed class."""
+        room, _, name = self.mutant.target.partition(".")
+        having = [g for g in self.fixed.golden if self.mutant.scope in g.classes]
+        if room == "models":
+            own = [g for g in self.fixed.golden if g.family == name]
+            return sorted(own, key=lambda g: g not in having)
+        return having or list(self.fixed.golden)
 
 
-def count(c: Any, *, tied: bool) -> int:
-    """Parameters by arithmetic."""
-    attention = c.hidden_size * c.head_dim * (2 * c.num_attention_heads + 2 * c.num_key_value_heads)
-    block = attention + 3 * c.hidden_size * c.intermediate_size + 2 * c.hidden_size
-    tables = c.vocab_size * c.hidden_size * (1 if tied else 2)
-    return int(tables + c.num_hidden_layers * block + c.hidden_size)
+# --- checks of the definition as such, cheapest first -----------------------------------------------------------------
 
 
 def equations(subject: Subject) -> None:
-    """Every class's printed equation is the one that its statement was written from."""
+    """Every equation that the changed module prints is one that a statement was written from."""
     from equations.statements import STATEMENTS
 
-    from openmodelatlas.parts.attend import FusedAttend
-    from openmodelatlas.trace import docs
-
-    kinds = {type(m).__name__: type(m) for _, _, model in subject.models for m in model.modules()}
-    kinds["FusedAttend"] = FusedAttend
-    for op, statement in STATEMENTS.items():
-        notice(op in kinds, f"no {op}")
-        notice(docs.page(kinds[op]).equation == statement.equation, f"{op}: another equation")
+    found = equations_in(subject.mutant.target)
+    notice({op for op, _ in found} == subject.fixed.printed[subject.mutant.target], "other equations")
+    for row in found:
+        notice(row in STATEMENTS, f"{row[0]}: another equation")
 
 
-def scores(subject: Subject) -> None:
-    """The whole model against NumPy: at once, padded, far out, and step by step through a cache."""
-    from equations.twins import steps
+def equations_in(target: str) -> set[tuple[str, str]]:
+    """Class and equation of every class that the module defines with one."""
+    from equations.hold import equation
 
-    for golden, variant, model in subject.models:
-        for given, wanted in zip(golden.inputs, golden.scores, strict=True):
-            real = given.positions.numpy() >= 0
-            with torch.no_grad():
-                out = model(given.tokens, given.positions)
-            notice(out.dtype == torch.float64, "scores of another dtype")
-            close(out.numpy()[real], wanted[real], f"{golden.name}: scores")
-            notice(torch.isfinite(out).all(), f"{golden.name}: padding is not finite")
-            stepwise = steps(model, variant, given, (5, 1, 1, 5)).numpy()
-            close(stepwise[real], wanted[real], f"{golden.name}: scores step by step")
+    module = importlib.import_module(PACKAGE + target)
+    own = [k for _, k in inspect.getmembers(module, inspect.isclass) if k.__module__ == module.__name__]
+    return {(k.__name__, equation(k)) for k in own if issubclass(k, nn.Module) and equation(k)}
 
 
-def close(ours: np.ndarray, wanted: np.ndarray, what: str, bound: float = BOUND) -> None:
-    notice(ours.shape == wanted.shape and bool(np.isfinite(ours).all()), what)
-    notice(np.abs(ours - wanted).max() <= bound * np.abs(wanted).max(), what)
+def rows(subject: Subject) -> None:
+    """The table of variants against published configurations."""
+    from openmodelatlas import models
+
+    if not subject.mutant.target.startswith("models."):
+        return
+    notice(set(models.names()) == set(subject.fixed.configs), "other variants")
+    for name, variant in own_variants(subject).items():
+        published = {k: v for k, v in subject.fixed.configs[name].items() if k != "source"}
+        tied = published.pop("tie_word_embeddings", None)
+        for field, value in published.items():
+            notice(getattr(variant.config, field, None) == value, f"{name}: {field}")
+        if tied is not None:
+            notice(is_tied(sized(variant, 0)) == tied, f"{name}: tied")
 
 
-def nodes(subject: Subject) -> None:
-    """Every module against its statement, in float32 and bfloat16, with a cache and without, and at odd constants."""
-    for dtype in (torch.float32, torch.bfloat16):
-        calls = [c for golden, variant, model in subject.models for c in calls_of(golden, variant, model, dtype)]
-        check_calls(calls, dtype)
+def own_variants(subject: Subject) -> dict[str, Any]:
+    """Variants of the changed family."""
+    from openmodelatlas import models
+
+    return {n: v for n, v in models.variants().items() if f"models.{v.family}" == subject.mutant.target}
 
 
-def dtypes(subject: Subject) -> None:
-    """Scores come out in float32 where the model computes in less."""
-    for golden, _, model in subject.models:
-        near = golden.inputs[0]
-        with torch.no_grad():
-            out = model.to(torch.bfloat16)(near.tokens, near.positions)
-        for name, parameter in model.to(torch.float64).named_parameters():
-            parameter.data.copy_(golden.weights[name])
-        notice(out.dtype == torch.float32, f"{golden.name}: scores in {out.dtype}")
+def sized(variant: Any, blocks: int) -> nn.Module:
+    """The variant at full size without storage, with so many blocks."""
+    config = dataclasses.replace(variant.config, num_hidden_layers=blocks)
+    made: nn.Module = dataclasses.replace(variant, config=config).build("meta")
+    return made
 
 
-def calls_of(golden: Golden, variant: Any, model: nn.Module, dtype: torch.dtype) -> list[Any]:
-    """The calls of one twin that are held against statements."""
-    from equations.hold import capture
-    from equations.twins import cache, whole
+def is_tied(model: nn.Module) -> bool:
+    return model.get_parameter("embed.weight") is model.get_parameter("unembed.weight")
+
+
+def unusual(subject: Subject) -> None:
+    """Shared ops at odd constants and sizes."""
+    if subject.mutant.target.startswith("parts."):
+        check_calls([c for c in unusual_calls() if c.op == subject.mutant.scope])
+
+
+def unusual_calls() -> list[Any]:
     from equations.unusual import unusual
 
-    near, cached = golden.inputs[0], cache(variant, 2, 16, dtype)
-    cached.positions[:, 3:15] = near.positions
-    model = model.to(dtype)
-    found = capture(model, near.tokens, near.positions, cached._replace(slots=torch.arange(3, 15)))
-    if golden.name == TWINS[0]:
-        found += unusual(dtype)
-        far = whole(start=131000)
-        found += [c for c in capture(model, far.tokens, far.positions) if c.op == "RopeTable"]
-        found += [c for c in capture(model, near.tokens, near.positions) if c.op == "UpdateCache"]
-    model.to(torch.float64)
-    return found
+    return [call for dtype in DTYPES for call in unusual(dtype)]
 
 
-def check_calls(calls: list[Any], dtype: torch.dtype) -> None:
-    """Hold each call."""
-    from equations.hold import hold
-    from equations.test_equations import holds
+def check_calls(calls: list[Any]) -> None:
+    """Hold each call against its statement."""
+    from equations.hold import hold, holds
 
     for call in calls:
         held = hold(call)
-        notice(holds(held, dtype), f"{held.path} in {dtype}: {held.wrong or 'not its equation'}")
+        notice(holds(held), f"{held.path} in {held.dtype}: {held.wrong or 'not its equation'}")
 
 
-def independence(subject: Subject) -> None:
+# --- checks of one twin, cheapest first -------------------------------------------------------------------------------
+
+
+def independence(twin: Twin) -> None:
     """No parameter belongs to two blocks; a tied table is one parameter, any other is its own."""
-    for golden, _, model in subject.models:
-        owners = [id(p) for block in model.get_submodule("blocks") for p in block.parameters()]  # type: ignore[union-attr]
-        notice(len(owners) == len(set(owners)), f"{golden.name}: blocks share a parameter")
-        tied = model.get_parameter("embed.weight") is model.get_parameter("unembed.weight")
-        notice(tied == ("unembed.weight" not in golden.weights), f"{golden.name}: tie")
+    owners = [id(p) for block in twin.model.get_submodule("blocks") for p in block.parameters()]  # type: ignore[union-attr]
+    notice(len(owners) == len(set(owners)), f"{twin.golden.name}: blocks share a parameter")
+    notice(is_tied(twin.model) == ("unembed.weight" not in twin.golden.weights), f"{twin.golden.name}: tie")
 
 
-def others(subject: Subject) -> None:
-    """Scores of another implementation."""
-    for golden, _, model in subject.models:
-        if golden.name in subject.fixed.other:
-            given, wanted = golden.inputs[1], subject.fixed.other[golden.name]
-            with torch.no_grad():
-                out = model(given.tokens[:1], given.positions[:1]).numpy()
-            close(out, wanted, f"{golden.name}: scores of transformers", 2e-5)
+def scores(twin: Twin) -> None:
+    """The whole model against NumPy: at once, padded, far out, and step by step through a cache."""
+    from equations.twins import steps
+
+    golden, model = twin.golden, twin.model
+    for given, wanted in zip(golden.inputs, golden.scores, strict=True):
+        real = given.positions.numpy() >= 0
+        with torch.no_grad():
+            out = model(given.tokens, given.positions)
+        notice(out.dtype == torch.float64, "scores of another dtype")
+        close(out.numpy()[real], wanted[real], f"{golden.name}: scores")
+        notice(torch.isfinite(out).all(), f"{golden.name}: padding is not finite")
+        stepwise = steps(model, twin.variant, given).numpy()
+        close(stepwise[real], wanted[real], f"{golden.name}: scores step by step")
 
 
-COMMUTE = {
-    "block.attention_add": "x′_n = x_n + Δ_attn",
-    "block.ffn_add": "x_{n+1} = x′_n + Δ_ffn",
-    "block.feed_forward.multiply": "h = a ⊙ u",
-}
-"""Which port carries what shows in no number where an op commutes."""
+def close(ours: np.ndarray, wanted: np.ndarray, what: str) -> None:
+    notice(ours.shape == wanted.shape and bool(np.isfinite(ours).all()), what)
+    notice(np.abs(ours - wanted).max() <= BOUND * np.abs(wanted).max(), what)
+
+
+def stranger(twin: Twin) -> None:
+    """The last scores of another implementation."""
+    given = twin.golden.inputs[1]
+    with torch.no_grad():
+        out = twin.model(given.tokens[:1], given.positions[:1])[0, -1].numpy()
+    close(out, twin.golden.outside, f"{twin.golden.name}: scores of a stranger")
+
+
+def nodes(twin: Twin) -> None:
+    """Every module against its statement, in float32 and bfloat16, far out and through a cache; scores in float32."""
+    check_calls(calls_of(twin))
+    near = twin.golden.inputs[0]
+    with torch.no_grad():
+        out = twin.model.to(torch.bfloat16)(near.tokens, near.positions)
+    notice(out.dtype == torch.float32, f"{twin.golden.name}: scores in {out.dtype}")
+    twin.model.to(torch.float64)
+
+
+def calls_of(twin: Twin, *, uncached: bool = False) -> list[Any]:
+    """The calls of one twin that are held against statements."""
+    from equations.hold import capture
+    from equations.twins import LENGTH, cache, whole
+
+    far, found = whole(start=131000), []
+    for dtype in DTYPES:
+        model, cached = twin.model.to(dtype), cache(twin.variant, 2, LENGTH + 5, dtype)
+        cached.positions[:, 3:-2] = far.positions
+        found += capture(model, far.tokens, far.positions, cached._replace(slots=torch.arange(3, 3 + LENGTH)))
+        if uncached:
+            found += capture(model, far.tokens, far.positions)
+    twin.model.to(torch.float64)
+    return found
+
+
+def fused(twin: Twin) -> None:
+    """The same scores with each attention in its fused form."""
+    blocks: Any = twin.model.get_submodule("blocks")
+    given, explicit = twin.golden.inputs[0], [block.attention.attend for block in blocks]
+    for block, attend in zip(blocks, explicit, strict=True):
+        block.attention.attend = attend.fused()
+    with torch.no_grad():
+        out = twin.model(given.tokens, given.positions).numpy()
+    for block, attend in zip(blocks, explicit, strict=True):
+        block.attention.attend = attend
+    real = given.positions.numpy() >= 0
+    close(out[real], twin.golden.scores[0][real], f"{twin.golden.name}: scores with fused attention")
+
+
+def order(twin: Twin) -> None:
+    """Which port carries what shows in no number where an op commutes: the stream is added to, the gate comes first."""
+    near, streams, gates = twin.golden.inputs[0], [], []
+
+    def enter(module: nn.Module, given: Any) -> None:
+        kind = type(module).__name__
+        if kind.endswith("Block"):
+            streams.append(given[0])
+        if kind == "ResidualAdd":
+            notice(given[0] is streams[-1], "the stream is not what is added to")
+        if kind == "Multiply":
+            notice(given[0] is gates[-1], "the gate is not the gate")
+
+    def leave(module: nn.Module, _given: Any, out: Any) -> None:
+        kind = type(module).__name__
+        if kind == "ResidualAdd":
+            streams.append(out)
+        if kind in ACTIVATIONS:
+            gates.append(out)
+
+    with contextlib.ExitStack() as stack, torch.no_grad():
+        for module in twin.model.modules():
+            stack.callback(module.register_forward_pre_hook(enter).remove)
+            stack.callback(module.register_forward_hook(leave).remove)
+        twin.model(near.tokens, near.positions)
+
+
+# --- what takes longer ------------------------------------------------------------------------------------------------
+
+
+def counts(subject: Subject) -> None:
+    """Parameters of each variant against the published count; all blocks have equally many."""
+    for name, variant in own_variants(subject).items():
+        none, one = (sum(p.numel() for p in sized(variant, blocks).parameters()) for blocks in (0, 1))
+        made = none + variant.config.num_hidden_layers * (one - none)
+        notice(made == subject.fixed.counts[name]["count"], f"{name}: count")
 
 
 def lint(subject: Subject) -> None:
-    """The map can be derived: containers only wire, every macro resolves, axes fit; what commutes is in order."""
+    """The map can be derived: containers only wire, every macro resolves, axes fit."""
+    from equations.twins import twin
+
     from openmodelatlas.trace.derive import derive
 
-    for _, variant, _ in subject.models:
-        graph = derive(variant)
-        for node, text in COMMUTE.items():
-            notice(graph.by_id[node].equation_text == text, f"{node}: {graph.by_id[node].equation_text}")
+    derive(twin(subject.golden[0].name))
 
 
-CHECKS: tuple[Callable[[Subject], None], ...] = (equations, rows, independence, scores, nodes, dtypes, others, lint)
+FIRST: tuple[Callable[[Subject], None], ...] = (equations, rows, unusual)
+TWINS: tuple[Callable[[Twin], None], ...] = (independence, scores, stranger, fused, order, nodes)
+LAST: tuple[Callable[[Subject], None], ...] = (counts, lint)
 
 
-def statements(fixed: Fixed) -> None:
-    """For a mutant of a statement: the modules' calls, captured before, against what it says now."""
-    for dtype, calls in fixed.calls.items():
-        check_calls(calls, dtype)
+def definition(subject: Subject) -> None:
+    """Every check of a mutant of the definition; `subject.now` is the one that ended it."""
+    for check in FIRST:
+        subject.begin(check)(subject)
+    for golden in subject.golden:
+        twin = subject.begin(Twin.build)(golden)
+        for check_twin in TWINS:
+            subject.begin(check_twin)(twin)
+    for check in LAST:
+        subject.begin(check)(subject)
+
+
+def statement(subject: Subject) -> None:
+    """A mutant of a statement: the modules' calls, captured before, against what it says now."""
+    calls, scope = subject.fixed.calls, subject.mutant.scope
+    subject.begin(check_calls)(calls[scope] if scope in calls else [c for some in calls.values() for c in some])

@@ -5,12 +5,16 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from openmodelatlas.catalog import load
+from openmodelatlas.catalog.find import claims as claims_of
+from openmodelatlas.catalog.find import models
 from openmodelatlas.errors import FetchError
 from openmodelatlas.evidence import excerpts
 from openmodelatlas.fetch import cache
 from openmodelatlas.models import find
+from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.evidence import Claim, Pin, Place, Range
 
 from .data import numbers
@@ -28,10 +32,15 @@ MOVES = {
 
 def results() -> tuple[list[Result], list[str]]:
     """Every pin's mutants held against its file, every node put under foreign lines; and files that are not at hand."""
-    claims = [c for reference in load.references().values() for c in reference.claims]
-    files, absent = texts({pin.place.blob: pin.place for c in claims for pin in (c.pin, *c.also)})
-    found = [r for c in claims for pin in (c.pin, *c.also) if pin.place.blob in files for r in moved(c, pin, files)]
-    return [*found, *misplaced(claims), *contexts()], absent
+    references = load.references().values()
+    pins = [(r.id, c, pin) for r in references for c in r.claims for pin in (c.pin, *c.also)]
+    files, absent = texts({pin.place.blob: pin.place for _, _, pin in pins})
+    found = [r for of, c, pin in pins if pin.place.blob in files for r in moved(of, c, pin, files)]
+    for reference in references:
+        used = [m for m in models() if m.reference == reference.id]
+        if used:  # of those, one that has as much of the family as any
+            found += misplaced(max(used, key=lambda m: len(vars(find(m.variant).config))))
+    return [*found, *contexts()], absent
 
 
 def texts(places: Mapping[str, Place]) -> tuple[dict[str, bytes], list[str]]:
@@ -48,14 +57,14 @@ def texts(places: Mapping[str, Place]) -> tuple[dict[str, bytes], list[str]]:
     return found, absent
 
 
-def moved(claim: Claim, pin: Pin, files: Mapping[str, bytes]) -> Iterator[Result]:
+def moved(of: str, claim: Claim, pin: Pin, files: Mapping[str, bytes]) -> Iterator[Result]:
     """Each range with an end a line off, both off, or one digit of its hash changed."""
     for index, part in enumerate(pin.ranges):
         for name, wrong in wrong_ranges(part).items():
             ranges = (*pin.ranges[:index], wrong, *pin.ranges[index + 1 :])
             status = excerpts.read(dataclasses.replace(pin, ranges=ranges), files[pin.place.blob]).status
-            key = f"{claim.id} at {pin.place.source}, range {index}: {name}"
-            yield Result(key, "pin", SURVIVED if status == "same" else "text", status)
+            key = f"{claim.id} at {pin.place.source} {pin.place.path}, range {index}: {name}"
+            yield Result(key, of, "pin", SURVIVED if status == "same" else "text", status)
 
 
 def wrong_ranges(part: Range) -> dict[str, Range]:
@@ -67,30 +76,28 @@ def wrong_ranges(part: Range) -> dict[str, Range]:
     return found | {"hash": dataclasses.replace(part, sha256=digit + part.sha256[1:])}
 
 
-def misplaced(claims: list[Claim]) -> Iterator[Result]:
-    """Each node that a claim calls direct, under the lines of the next claim that shares no line with it: the line
-    found by running is not there."""
-    from openmodelatlas.catalog.find import model
-    from openmodelatlas.trace.locate import locate
-    from openmodelatlas.verify.located import inside, place_of
-    from openmodelatlas.verify.sources import unpacked
+def misplaced(model: Model) -> Iterator[Result]:
+    """Each node that a claim calls direct, under the lines of the next claim on that file that shares no line with it:
+    the line found by running is not there."""
+    from openmodelatlas.catalog.annotate import spread
+    from openmodelatlas.verify import located
 
-    place = place_of(model("llama-3.1-8b"), "wheel")
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            located = locate(find("llama-3.1-8b"), unpacked(place, Path(folder)))
+        found, lines = located.watch(model, located.packaged(model), located.patches(model))
     except FetchError:
         return
-    lines = {n.node: {*n.lines, *n.called} for n in located.nodes}
-    pinned = [(c, pin) for c in claims if c.direct for pin in (c.pin, *c.also) if pin.place.blob == place.blob]
-    pinned = [row for i, row in enumerate(pinned) if row[0].id not in {c.id for c, _ in pinned[:i]}]
-    for i, (claim, pin) in enumerate(pinned):
-        own = set(all_lines(pin))
-        other, lines_there = next((c, p) for c, p in pinned[i + 1 :] + pinned[:i] if not own & set(all_lines(p)))
-        for node in sorted(set(claim.direct) - set(other.direct)):
-            wrong = not inside(lines_there, lines[node])
-            key = f"{node} under {other.id}, not {claim.id}"
-            yield Result(key, "pin", "located" if wrong else SURVIVED, f"at {sorted(lines[node])}")
+    claims = [spread(claim, found.blocks) for claim in claims_of(model)]
+    for blob, there in lines.items():
+        pins = ((c, [p for p in (c.pin, *c.also) if p.place.blob == blob]) for c in claims if c.direct)
+        pinned = [(c, here[0]) for c, here in pins if here]
+        for i, (claim, pin) in enumerate(pinned):
+            own = set(all_lines(pin))
+            others = [(c, p) for c, p in pinned[i + 1 :] + pinned[:i] if not own & set(all_lines(p))]
+            for other, foreign in others[:1]:
+                for node in sorted(set(claim.direct) - set(other.direct)):
+                    wrong = not located.inside(foreign, there.get(node, set()))
+                    key = f"{node} under {other.id}, not {claim.id}"
+                    yield Result(key, model.reference, "pin", "located" if wrong else SURVIVED, f"at {there.get(node)}")
 
 
 def all_lines(pin: Pin) -> Iterator[int]:
@@ -106,11 +113,13 @@ def contexts() -> Iterator[Result]:
         for mutant in numbers(name, path.read_text()):
             release = tomllib.loads(mutant.source)
             wrong = [m["id"] for m in release["model"] if context(release, m) != configured(m)]
-            yield Result(mutant.key, "catalogue", "context" if wrong else SURVIVED, ", ".join(wrong))
+            family = find(release["model"][0].get("variant", release["model"][0]["id"])).family
+            yield Result(mutant.key, family, "catalogue", "context" if wrong else SURVIVED, ", ".join(wrong))
 
 
-def context(release: dict[str, dict[str, int]], model: dict[str, dict[str, int]]) -> int:
-    return (model.get("context") or release["context"])["config"]
+def context(release: dict[str, Any], model: dict[str, Any]) -> int:
+    positions: int = (model.get("context") or release["context"])["config"]["positions"]
+    return positions
 
 
 def configured(model: dict[str, str]) -> int:

@@ -17,22 +17,23 @@ from pathlib import Path
 from typing import Any
 
 from .code import Mutant
-from .killers import CHECKS, Fixed, Noticed, Subject, statements
+from .killers import PACKAGE, Fixed, Noticed, Subject, definition, statement
 
 SECONDS = 60
 """Of processor time: a mutant that needs more runs without end. Not of the clock, which a busy machine stretches."""
 
 SURVIVED = ""
-PREFIX = "openmodelatlas."
 RELOADED = ("openmodelatlas.parts", "openmodelatlas.models", "openmodelatlas.trace", "equations")
 """Rooms that are imported anew in a mutant's process, since they hold or use what is changed."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant: the check that noticed it, and what it said; both empty for a survivor."""
+    """What became of a mutant: the check that noticed it, and what it said; both empty for a survivor. `of`: the family
+    or other thing that it is a mutant of."""
 
     key: str
+    of: str
     kind: str
     check: str
     said: str
@@ -56,27 +57,27 @@ class _Replace(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return self.source
 
 
+def forget(rooms: str | tuple[str, ...]) -> None:
+    """Modules of these rooms are imported anew, however they are asked for."""
+    for name in [m for m in sys.modules if m.startswith(rooms)]:
+        package, _, child = name.rpartition(".")
+        if package in sys.modules:
+            delattr(sys.modules[package], child)
+        del sys.modules[name]
+
+
 def judge(mutant: Mutant, fixed: Fixed) -> tuple[str, str]:
     """The check that notices the mutant. Leaves this process's modules changed: run it in a fork."""
-    statement = mutant.target.startswith("equations")
-    name = mutant.target if statement else PREFIX + mutant.target
-    for loaded in [m for m in sys.modules if m.startswith("equations" if statement else RELOADED)]:
-        del sys.modules[loaded]
-    sys.meta_path.insert(0, _Replace(name, mutant.source))
-    check = "build"
+    told = mutant.target.startswith("equations")
+    forget("equations" if told else RELOADED)
+    sys.meta_path.insert(0, _Replace(mutant.target if told else PACKAGE + mutant.target, mutant.source))
+    subject = Subject(mutant, fixed)
     try:
-        if statement:
-            check = statements.__name__
-            statements(fixed)
-            return SURVIVED, ""
-        subject = Subject.build(fixed)
-        for check_function in CHECKS:
-            check = check_function.__name__
-            check_function(subject)
+        (statement if told else definition)(subject)
     except Noticed as error:
-        return check, str(error)
+        return subject.now, str(error)
     except Exception as error:
-        return check, f"{type(error).__name__}: {error}"[:200]
+        return subject.now, f"{type(error).__name__}: {error}"[:200]
     return SURVIVED, ""
 
 
@@ -96,7 +97,7 @@ def run(mutants: Sequence[Mutant], fixed: Fixed, jobs: int = 2, progress: Any = 
             done += 1
             if progress:
                 progress(done, len(mutants))
-            yield Result(mutant.key, mutant.kind, check, said)
+            yield Result(mutant.key, mutant.of, mutant.kind, check, said)
 
 
 def _start(mutant: Mutant, fixed: Fixed) -> tuple[int, int]:
@@ -133,10 +134,10 @@ def sources(root: Path) -> dict[str, str]:
     return found | {f"models.{p.stem}": p.read_text() for p in families}
 
 
-def score(results: Iterable[Result]) -> dict[str, tuple[int, int]]:
-    """Killed and all, by kind."""
-    found: dict[str, tuple[int, int]] = {}
+def score(results: Iterable[Result]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Killed and all, by what they are mutants of, and kind."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
     for result in results:
-        killed, total = found.get(result.kind, (0, 0))
-        found[result.kind] = (killed + (result.check != SURVIVED), total + 1)
+        killed, total = found.get((result.of, result.kind), (0, 0))
+        found[result.of, result.kind] = (killed + (result.check != SURVIVED), total + 1)
     return found

@@ -115,19 +115,23 @@ def yardstick(place: Place, sha256: str, shims: tuple[str, ...]) -> Yardstick:
     return Yardstick(name=f"{place.source}, {place.path}", version=short, sha256=sha256, shims=shims)
 
 
-def run(
-    model: Model, check: str, title: str, place: Place, progress: Progress, replaced: Mapping[str, str] | None = None
-) -> VerificationRecord:
-    """Locate every node of a tiny twin in the pinned file and in those pinned files that it calls, and hold the model's
-    claims against the lines."""
-    progress("running the reference", 0, 0)
+def watch(model: Model, place: Place, replaced: Mapping[str, str] | None = None) -> tuple[Located, Lines]:
+    """Every node of a tiny twin in the pinned file and in those pinned files that it calls."""
     among = [p for p in places(model) if (p.source, p.revision, p.kind) == (place.source, place.revision, place.kind)]
     with tempfile.TemporaryDirectory(prefix="oma-located-") as folder:
         files = {p.blob: unpacked(p, Path(folder)) for p in (place, *among)}
         beside = {blob: path for blob, path in files.items() if blob != place.blob}
         found = locate(models.find(model.variant), files[place.blob], replaced, tuple(beside.values()))
     lines = {place.blob: by_node(found.nodes)}
-    lines |= {blob: by_node(found.elsewhere[str(path)]) for blob, path in beside.items()}
+    return found, lines | {blob: by_node(found.elsewhere[str(path)]) for blob, path in beside.items()}
+
+
+def run(
+    model: Model, check: str, title: str, place: Place, progress: Progress, replaced: Mapping[str, str] | None = None
+) -> VerificationRecord:
+    """Locate every node of a tiny twin, and hold the model's claims against the lines."""
+    progress("running the reference", 0, 0)
+    found, lines = watch(model, place, replaced)
     claims = [spread(claim, found.blocks) for claim in find.claims(model)]
     judged = judge(found, claims, lines)
     open_ = {c.id for c in claims if c.conflict}
