@@ -67,6 +67,8 @@ def test_every_key_is_accounted_for(file: Published) -> None:
     assert set(against(rows, trimmed=file.trimmed)) == set(file.conflicts)
     assert {row.key for row in rows} >= set(flat(file.config))
     assert {row.column for row in rows} <= {"read", "must equal", "ignored"}
+    meant = [row.reason.partition(" ")[0] for row in rows if row.value.startswith(f"{ABSENT}, which means")]
+    assert len(meant) == len(set(meant))  # a number that no key states is assumed once
 
 
 @WHOLE
@@ -92,22 +94,33 @@ def test_a_key_that_no_table_knows_is_named(file: Published) -> None:
         assert set(against(rows, trimmed=file.trimmed)) == {key, *file.conflicts}
         [row] = [row for row in rows if row.key == key]
         assert row.column == "unaccounted"
+    rows = account_configuration({**file.config, "quantization_config": {}}, variant)
+    assert "quantization_config" in against(rows)  # an empty section is a key as well
 
 
 @PUBLISHED
 def test_another_value_is_named(file: Published) -> None:
     """Of every key that counts: each that is read into a number, and each that is held to a value."""
+    every_other_value_is_named(file.config, file)
+
+
+@WHOLE
+def test_another_value_is_named_as_the_library_writes_it(file: Published) -> None:
+    every_other_value_is_named(as_the_library_writes(file), file)
+
+
+def every_other_value_is_named(config: dict[str, Any], file: Published) -> None:
     variant = models.find(file.model)
     table = name_table(variant.family, "huggingface")
-    for row in account_configuration(file.config, variant):
+    for row in account_configuration(config, variant):
         if row.column == "ignored" or not row.ok or row.value.startswith(ABSENT):
             continue
         if table.read.get(table.canonical(row.key)) == "tokenizer":
             continue
-        config = copy.deepcopy(file.config)
-        holder, leaf = place(config, row.key)
+        changed = copy.deepcopy(config)
+        holder, leaf = place(changed, row.key)
         holder[leaf] = other(holder[leaf])
-        found = against(account_configuration(config, variant), trimmed=file.trimmed)
+        found = against(account_configuration(changed, variant), trimmed=file.trimmed)
         assert row.key in found, (row.key, holder[leaf])
 
 

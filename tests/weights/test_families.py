@@ -155,6 +155,20 @@ def test_every_wrong_number_is_named(write: Write, name: str) -> None:
         assert difference.field == field
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_every_key_that_is_held_to_a_value_is(write: Write, name: str) -> None:
+    of = tiny.variant(name)
+    made, table = tiny.file(of), name_table(of.family, "gguf")
+    right = dict(table.must_equal)
+    for key, rule in table.conditional.items():
+        right[key] = (rule.there if hasattr(of.config, rule.field) else rule.otherwise)[0]
+    assert findings(write(File({**made.metadata, **right}, made.tensors)), of) == []
+    for key, value in right.items():
+        wrong = not value if isinstance(value, bool) else "another" if isinstance(value, str) else value + 1
+        [finding] = findings(write(File({**made.metadata, key: wrong}, made.tensors)), of)
+        assert (finding.where, finding.expected) == (repr(key), str(value))
+
+
 # --- gains that are stored as they are, or as their distance from one ---
 
 
@@ -301,7 +315,7 @@ def dense_like(of: Variant) -> tuple[Variant, File]:
     """A tiny model of the other family whose files say the same architecture, and its file."""
     said = name_table(of.family, "gguf").must_equal["general.architecture"]
     for name in KINDS:
-        other = tiny.variant(name)
+        other = tiny.variant(name, rope_theta=of.config.rope_theta, rms_norm_eps=of.config.rms_norm_eps)
         table = name_table(other.family, "gguf")
         if other.family != of.family and table.must_equal["general.architecture"] == said:
             return other, tiny.file(other)
@@ -375,6 +389,22 @@ def test_a_shared_table_may_be_stored_twice_if_it_is_the_same(write: Write, name
     made.tensors = [*made.tensors, f32("output.weight", np.ones((3, of.config.hidden_size)))]
     with pytest.raises(CheckpointError, match=r"output\.weight"):
         loaded(write(made), of)
+
+
+TIED_WITHOUT_COPIES = [
+    name
+    for name in KINDS
+    if name not in COPIES and "unembed.weight" not in dict(tiny.variant(name).build("meta").named_parameters())
+]
+
+
+@pytest.mark.parametrize("name", TIED_WITHOUT_COPIES)
+def test_elsewhere_a_second_table_is_an_unembedding_of_its_own(write: Write, name: str) -> None:
+    """Two matrices are two matrices, though their values be the same: another model."""
+    of = tiny.variant(name)
+    found = identified(write(with_head(of)), of)
+    assert found.matches == ()
+    assert ("unembed", "absent", "stored") in {(d.field, d.expected, d.found) for d in found.differences}
 
 
 def test_a_long_table_is_compared_to_its_last_row(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,16 +93,13 @@ class NameTable:
     def canonical(self, key: str) -> str:
         """The key whose row counts: its own, or that of the part behind a section of `inside`."""
         section, _, rest = key.partition(".")
-        if section not in self.inside or any(key in column for column in self._columns()) or self.ignored_because(key):
-            return key
-        return rest
+        columns = (self.read, self.must_equal, self.one_of, self.null, self.conditional, self.schedule)
+        own = section not in self.inside or any(key in column for column in columns)
+        return key if own else rest
 
     def knows(self, stored: str) -> bool:
         """Whether a stored tensor of that name has a row, whatever the numbers of its block and expert."""
         return any(pattern.fullmatch(stored) for pattern in _patterns(self.family, self.scheme))
-
-    def _columns(self) -> tuple[Mapping[str, Any], ...]:
-        return (self.read, self.must_equal, self.one_of, self.null, self.conditional, self.schedule)
 
 
 def fill(pattern: str, index: int | None) -> str:
