@@ -28,7 +28,15 @@ from openmodelatlas.records.verification import Measurement, VerificationRecord,
 from openmodelatlas.site.build import SiteSummary, build
 from openmodelatlas.site.inputs import ModelPage
 
-MODELS = ("llama-3-8b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.2-1b", "smollm2-135m")
+LLAMAS = ("llama-3-8b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.2-1b", "smollm2-135m")
+"""Models that single tests are about."""
+
+ALL = tuple(model.id for model in find.models())
+
+_FIRST = {find.model(name).family: name for name in reversed(ALL)}
+MODELS = (*LLAMAS, *(name for family, name in _FIRST.items() if family != find.model(LLAMAS[0]).family))
+"""The models of the site: those, and one of every other family."""
+
 CHECKPOINT = "made-up-135m"
 
 

@@ -22,3 +22,11 @@ def graphs() -> dict[str, Graph]:
     from openmodelatlas import maps
 
     return {name: maps.graph(name) for name in made_site.MODELS}
+
+
+@pytest.fixture(scope="session")
+def all_graphs() -> dict[str, Graph]:
+    """The maps of every model of the catalogue."""
+    from openmodelatlas import maps
+
+    return {name: maps.graph(name) for name in made_site.ALL}

@@ -9,16 +9,17 @@ from openmodelatlas.records.graph import Graph
 from openmodelatlas.site.build import foldings
 from openmodelatlas.site.diagram import Pen, draw
 from openmodelatlas.site.layout import Placed, lay_out
-from openmodelatlas.site.scopes import IN, OUT, scope_of, stream
+from openmodelatlas.site.scopes import IN, OUT, STACK, scope_of, stream
 from openmodelatlas.site.words import file_of
 
 Rect = tuple[float, float, float, float]
 
 
 def cases(graph: Graph) -> list[tuple[str, frozenset[str]]]:
-    """Every scope on its own, and every way in which the model's and the block's picture can be open."""
+    """Every scope on its own, and every way in which the model's and each block's picture can be open."""
     alone = [(node.id, frozenset[str]()) for node in graph.nodes if node.children]
-    return alone + [(scope, opened) for scope in ("", "block") for opened in foldings(graph, scope)]
+    scopes = ("", *(region.name for region in graph.regions))
+    return alone + [(scope, opened) for scope in scopes for opened in foldings(graph, scope)]
 
 
 def scopes(placed: Placed) -> list[Placed]:
@@ -31,17 +32,21 @@ def rects(placed: Placed) -> list[tuple[str, Rect]]:
     found = []
     for box in placed.boxes:
         found.append((box.node.id, (box.x, box.y, box.x + box.w, box.y + box.h)))
-        if box.pills:
+        for named in box.stack.names if box.stack else ():
+            assert named.x + named.w + named.pills_width <= box.w
+            assert named.y >= 0
+            assert named.y + named.h <= box.h
+        if box.all_pills:
             found.append(
                 ("pills of " + box.node.id, (box.x + box.w, box.y, box.x + box.w + box.pills_width, box.y + box.h))
             )
     return found
 
 
-@pytest.fixture(scope="module", params=made_site.MODELS)
-def graph(request: pytest.FixtureRequest, graphs: dict[str, Graph]) -> Graph:
+@pytest.fixture(scope="module", params=made_site.ALL)
+def graph(request: pytest.FixtureRequest, all_graphs: dict[str, Graph]) -> Graph:
     """Each map in turn."""
-    return graphs[request.param]
+    return all_graphs[request.param]
 
 
 def test_no_boxes_overlap(graph: Graph) -> None:
@@ -103,8 +108,8 @@ def test_no_two_values_share_a_track(graph: Graph) -> None:
 
 
 def test_the_residual_stream_is_straight(graph: Graph) -> None:
-    for opened in foldings(graph, "block"):
-        placed = lay_out(graph, "block", opened)
+    for name, opened in ((r.name, opened) for r in graph.regions for opened in foldings(graph, r.name)):
+        placed = lay_out(graph, name, opened)
         flows = stream(graph)
         xs = {
             x
@@ -118,15 +123,29 @@ def test_the_residual_stream_is_straight(graph: Graph) -> None:
 
 
 def test_the_trunk_of_a_block_is_its_stream(graph: Graph) -> None:
-    trunk = scope_of(graph, "block").trunk
-    assert [end[0] for end in trunk] == [IN, "block.attention_add", "block.ffn_add", OUT]
+    for region in graph.regions:
+        trunk = scope_of(graph, region.name).trunk
+        sums = [name for name in graph.by_id[region.name].children if graph.by_id[name].class_ == "ResidualAdd"]
+        assert [end[0] for end in trunk] == [IN, *sums, OUT]
+
+
+def test_the_trunk_of_a_model_runs_through_all_its_blocks(graph: Graph) -> None:
+    trunk = [end[0] for end in scope_of(graph, "").trunk]
+    assert (STACK if len(graph.regions) > 1 else graph.regions[0].name) in trunk
+    assert trunk[0] == IN
+    assert trunk[-1] == OUT
 
 
 def test_context_is_pills(graph: Graph) -> None:
-    scope = scope_of(graph, "block.attention")
-    assert [pill.text for pill in scope.pills["block.attention.q_rotate"]] == ["rope"]
-    assert [pill.text for pill in scope.pills["block.attention.cache"]] == ["cache", "slots"]
-    assert not any(net.tensor == "rope.table:cos" for net in scope.nets)
+    """Under the name of what made it, in every block; what the model is given, under the argument's."""
+    for region in graph.regions:
+        scope = scope_of(graph, f"{region.name}.attention")
+        ports = graph.by_id[f"{region.name}.attention.q_rotate"].inputs
+        makers = {port.tensor.split(".")[0] for port in ports if not port.tensor.startswith(region.name)}
+        pills = scope.pills[f"{region.name}.attention.q_rotate"]
+        assert [pill.text for pill in pills] == [name.replace("_", " ") for name in makers]
+        assert [pill.text for pill in scope.pills[f"{region.name}.attention.cache"]] == ["cache", "slots"]
+        assert not any(net.tensor in pills[0].tensors for net in scope.nets)
 
 
 def test_same_map_same_picture(graph: Graph) -> None:

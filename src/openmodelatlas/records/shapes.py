@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from openmodelatlas.records.graph import Port
 from openmodelatlas.records.sizes import concrete
 
-AXIS_WORDS = {"B": "batch", "T": "positions", "S": "slots", "H": "heads", "K": "kv heads", "L": "blocks"}
+AXIS_WORDS = {
+    "B": "batch", "T": "positions", "S": "slots", "H": "heads", "K": "kv heads", "L": "blocks", "N": "experts",
+    "A": "chosen",
+}  # fmt: skip
 """Axes that are printed with a word; any other has its letter in lower case (`4096 d`)."""
 
 

@@ -19,6 +19,7 @@ from openmodelatlas.records.json import dump_json
 from openmodelatlas.records.report import CheckpointRecord
 from openmodelatlas.site import assets
 from openmodelatlas.site.checkpoint import Stored
+from openmodelatlas.site.compare import against_file
 from openmodelatlas.site.diagram import Pen, draw
 from openmodelatlas.site.inputs import Edition, ModelPage, Shelf, checkpoint_edition, edition, shelf
 from openmodelatlas.site.maths import Maths
@@ -195,6 +196,9 @@ def _write(models: Shelf, records: Sequence[CheckpointRecord], writer: Writer, p
     for of in [edition(page) for page in models.pages] + [checkpoint_edition(by_id[r.model], r) for r in records]:
         progress(f"pages of {of.title}")
         write_edition(press, of, writer)
+    progress("comparisons")
+    for first, second in press.pairs():
+        writer.text(f"{second.model.id}/{against_file(first.model.id)}", press.comparison(first, second))
 
 
 def write_edition(press: Press, of: Edition, writer: Writer) -> None:
@@ -224,7 +228,8 @@ def data_script(graph: Graph, panels: Mapping[str, str]) -> str:
         scope: {" ".join(sorted(opened)): draw(pen, scope, opened) for opened in foldings(graph, scope)}
         for scope in scopes
     }
-    data = {"nodes": nodes, "panels": panels, "pictures": pictures}
+    regions = {region.name: region.indices for region in graph.regions}
+    data = {"nodes": nodes, "regions": regions, "panels": panels, "pictures": pictures}
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     return f"window.atlas={text};\n"
 
@@ -235,7 +240,7 @@ def foldings(graph: Graph, scope: str) -> list[frozenset[str]]:
     inner: list[str] = []
 
     def walk(name: str) -> None:
-        for child in graph.by_id[name].children:
+        for child in dict.fromkeys(graph.by_id[name].children):
             if graph.by_id[child].children and child not in regions:
                 inner.append(child)
                 walk(child)

@@ -1,12 +1,14 @@
 """A placed scope as SVG. Every box, value and pill is a link with a name, so the picture works without a script."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from openmodelatlas.records.graph import Graph, Node
 from openmodelatlas.records.shapes import shape_text
+from openmodelatlas.site.experts import stacked_experts
 from openmodelatlas.site.layout import (
+    COLUMN,
     PILL_GAP,
     PILL_HEIGHT,
     PILL_STEP,
@@ -16,9 +18,11 @@ from openmodelatlas.site.layout import (
     lay_out,
     note_of,
     pill_width,
+    times,
 )
 from openmodelatlas.site.routes import Point, Wire
-from openmodelatlas.site.scopes import IN, OUT, RESIDUAL, Pill, stream
+from openmodelatlas.site.schedule import mixed, ranges, short_ranges
+from openmodelatlas.site.scopes import IN, OUT, RESIDUAL, STACK, Pill, stream
 from openmodelatlas.site.symbols import symbol_svg, symbol_width
 from openmodelatlas.site.words import file_of, region_words
 
@@ -47,19 +51,22 @@ def draw(pen: Pen, name: str, opened: frozenset[str] = frozenset()) -> str:
     title = f"Diagram of {placed.scope.node.title}"
     return (
         f'<svg class="map" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="group" '
-        f'aria-label="{escape(title)}" data-scope="{escape(name)}"{_zoom(pen, placed)}>{body}</svg>'
+        f'aria-label="{escape(title)}" data-scope="{escape(name)}"{_zoom(placed)}>{body}</svg>'
     )
 
 
-def _zoom(pen: Pen, placed: Placed) -> str:
-    """Where the region's box stands in the picture of a model: the block's own picture enlarges it."""
-    if placed.scope.node.kind != "model" or not pen.graph.regions:
+def _zoom(placed: Placed) -> str:
+    """Where the box of each region stands in the picture of a model: the block's own picture enlarges it."""
+    if placed.scope.node.kind != "model":
         return ""
+    found = []
     for box in placed.boxes:
-        if box.node.id == pen.graph.regions[0].name:
-            x, y = MARGIN + box.x, ABOVE + box.y
-            return f' data-zoom="{x + box.w:g} {y:g} {y + box.h:g}"'
-    return ""
+        for named in box.stack.names if box.stack else (box,):
+            if named.node.region is not None and named.node.id == named.node.region.name:
+                x, y = (MARGIN + box.x, ABOVE + box.y) if box.stack else (MARGIN, ABOVE)
+                x, y = x + named.x, y + named.y
+                found.append(f"{named.node.id} {x + named.w:g} {y:g} {y + named.h:g}")
+    return f' data-zoom="{";".join(found)}"'
 
 
 def _scope(pen: Pen, placed: Placed, x: float, y: float, depth: int) -> str:
@@ -68,22 +75,24 @@ def _scope(pen: Pen, placed: Placed, x: float, y: float, depth: int) -> str:
     kind = "whole" if node.kind == "model" else f"d{min(depth, 3)}"
     parts = [f'<rect class="frame {kind}" x="{x:g}" y="{y:g}" width="{placed.w:g}" height="{placed.h:g}" rx="12"/>']
     parts += [_wire(pen, wire, x, y, depth) for wire in placed.wires]
-    parts.append(_heading(node, placed, x, y, depth))
+    parts.append(_heading(pen, node, placed, x, y, depth))
     for box in placed.boxes:
         if box.inside is not None:
             parts.append(_opened(pen, box, x + box.x, y + box.y, depth + 1))
+        elif box.stack is not None:
+            parts.append(_stack(pen, box, x + box.x, y + box.y))
         else:
             parts.append(_box(pen, box, x + box.x, y + box.y))
-        parts += [_pill(pen, pill, box, i, x + box.x, y + box.y) for i, pill in enumerate(box.pills)]
+        parts += [_pill(pen, pill, box, i, x + box.x, y + box.y) for i, pill in enumerate(box.all_pills)]
     return "".join(parts)
 
 
-def _heading(node: Node, placed: Placed, x: float, y: float, depth: int) -> str:
+def _heading(pen: Pen, node: Node, placed: Placed, x: float, y: float, depth: int) -> str:
     if depth or node.kind == "model":
         return ""
     label = node.title
     if node.region is not None and node.id == node.region.name and node.region.count > 1:
-        label = f"{node.title} n of {node.region.count}"
+        label = f"{node.title} n" if mixed(pen.graph) else f"{node.title} n of {node.region.count}"
     return f'<text class="head" x="{x + placed.title_x:g}" y="{y + 21:g}">{escape(label)}</text>'
 
 
@@ -117,15 +126,14 @@ def _box(pen: Pen, box: Box, x: float, y: float) -> str:
         cross = f'<path class="plus" d="M{cx - 5:g} {cy:g}h10M{cx:g} {cy - 5:g}v10"/>'
         return f'{open_tag}<circle cx="{cx:g}" cy="{cy:g}" r="{ROUND:g}"/>{cross}</a>'
     region = node.region if node.region is not None and node.id == node.region.name else None
-    stack = ""
-    if region is not None and region.count > 1:
-        stack = "".join(
-            f'<rect class="back" x="{x + d:g}" y="{y - d:g}" width="{box.w:g}" height="{box.h:g}" rx="9"/>'
-            for d in (8, 4)
-        )
+    several = (region is not None and region.count > 1) or stacked_experts(node) > 1
+    stack = "".join(
+        f'<rect class="back" x="{x + d:g}" y="{y - d:g}" width="{box.w:g}" height="{box.h:g}" rx="9"/>'
+        for d in ((8, 4) if several else ())
+    )
     label, sub = node.title, note
     if region is not None and region.count > 1:
-        label, sub = f"{region.count} × {node.title[:1].lower()}{node.title[1:]}", f"{note} each"
+        label, sub = times(node), f"{note} each"
     middle = x + box.w / 2
     base = y + box.h / 2
     text = f'<text class="t" x="{middle:g}" y="{base + (-2.5 if sub else 4.5):g}">{escape(label)}</text>'
@@ -142,6 +150,55 @@ def _box(pen: Pen, box: Box, x: float, y: float) -> str:
         if fold.startswith("<path"):
             return f"{open_tag}{stack}{rect}{text}{fold}</a>"
     return f"{open_tag}{stack}{rect}{text}</a>{fold}"
+
+
+def _stack(pen: Pen, box: Box, x: float, y: float) -> str:
+    """A mixed model's blocks, one slab each in their order, all slabs of a kind and its name one link; the stream runs
+    through them, and what leaves a block is a link of its own."""
+    stack = box.stack
+    assert stack is not None
+    left, middle, pitch = x + stack.left, x + box.anchor, stack.pitch
+    parts = [f'<path class="w stream" d="M{middle:g} {y:g}v{box.h:g}"/>']
+    for kind, named in enumerate(stack.names):
+        node, nx, ny = named.node, x + named.x, y + named.y
+        assert node.region is not None
+        own = [i for i, k in enumerate(stack.kinds) if k == kind]
+        slabs = "".join(
+            f'<rect class="slab" x="{left:g}" y="{y + i * pitch + 0.8:.1f}" width="{COLUMN:g}" '
+            f'height="{pitch - 1.6:.1f}" rx="1.5"/>'
+            for i in own
+        )
+        here = ' aria-current="true"' if node.id == pen.here else ""
+        spoken = f"{times(node)}, {node.parameters.count:,} parameters each: {ranges(node.region.indices)}"
+        nm, base = nx + named.w / 2, ny + named.h / 2
+        text = (
+            f'<text class="t" x="{nm:g}" y="{base - 11:g}">{escape(times(node))}</text>'
+            f'<text class="s" x="{nm:g}" y="{base + 5:g}">{escape(note_of(node))} each</text>'
+            f'<text class="s" x="{nm:g}" y="{base + 20:g}">{escape(short_ranges(node.region.indices))}</text>'
+        )
+        frame = f'<rect x="{nx:g}" y="{ny:g}" width="{named.w:g}" height="{named.h:g}" rx="9"/>'
+        corner = f'<path class="more" d="M{nx + named.w - 16:g} {ny + 8.5:g}l4 4m0 -4v4h-4"/>'
+        parts.append(
+            f'<a class="n box group k{kind}" href="{pen.link(node.id)}" data-id="{escape(node.id)}" '
+            f'aria-label="{escape(spoken)}"{here}>{frame}{slabs}{text}{corner}</a>'
+        )
+        parts += [_pill(pen, pill, named, i, nx, ny) for i, pill in enumerate(named.pills)]
+        parts.append(_between(pen, node, [y + (i + 1) * pitch for i in own if i + 1 < len(stack.kinds)], middle))
+    marks = (f'<text class="mark" x="{left - 7:g}" y="{y + at + 3:.1f}">{text}</text>' for at, text in stack.marks)
+    return "".join(parts) + "".join(marks)
+
+
+def _between(pen: Pen, node: Node, heights: Sequence[float], x: float) -> str:
+    """The stream where it leaves the blocks of a kind for the next block."""
+    tensor = node.outputs[0].tensor
+    spoken = _spoken(pen.graph.by_id[tensor])
+    line = "".join(f"M{x:g} {y - 1:.1f}v2" for y in heights)
+    here = ' aria-current="true"' if tensor == pen.here else ""
+    return (
+        f'<a class="n net" href="{pen.link(tensor)}" data-id="{escape(tensor)}" data-from="{escape(node.id)}" '
+        f'aria-label="{escape(spoken)}"{here}><title>{escape(spoken)}</title>'
+        f'<path class="hit" d="{line}"/><path class="w stream" d="{line}"/></a>'
+    )
 
 
 def _fold(node: Node, x: float, y: float, *, opened: bool) -> str:
@@ -173,16 +230,21 @@ def kind_of(node: Node) -> str:
 def _pill(pen: Pen, pill: Pill, box: Box, index: int, x: float, y: float) -> str:
     width = pill_width(pill)
     left = x + box.w + PILL_GAP
-    top = y + box.h / 2 - PILL_STEP * len(box.pills) / 2 + PILL_STEP * index + (PILL_STEP - PILL_HEIGHT) / 2
+    pills = len(box.all_pills)
+    top = y + box.h / 2 - PILL_STEP * pills / 2 + PILL_STEP * index + (PILL_STEP - PILL_HEIGHT) / 2
     middle = top + PILL_HEIGHT / 2
     names = ", ".join(_title(pen.graph, tensor) for tensor in pill.tensors)
-    tail = "read and written" if pill.written else "read"
-    both = f"M{left:g} {middle:g}H{x + box.w + 1:g}"
+    given = pill is box.given
+    tail = f"given by {box.node.title}" if given else f"read by {box.node.title}"
+    if pill.written:
+        tail = f"read and written by {box.node.title}"
+    tip = f'<path class="tip" d="M{left:g} {middle:g}l-6 -3v6z"/>' if given else ""
     return (
         f'<a class="n pill{" state" if pill.written else ""}" href="{pen.link(pill.tensors[0])}" '
         f'data-id="{escape(pill.tensors[0])}" data-also="{escape(" ".join(pill.tensors))}" '
-        f'aria-label="{escape(names)}, {tail} by {escape(box.node.title)}"><title>{escape(names)}</title>'
-        f'<path d="{both}"/><rect x="{left:g}" y="{top:g}" width="{width:g}" height="{PILL_HEIGHT:g}" rx="10"/>'
+        f'aria-label="{escape(names)}, {escape(tail)}"><title>{escape(names)}</title>'
+        f'<path d="M{left:g} {middle:g}H{x + box.w + 1:g}"/>{tip}'
+        f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="{PILL_HEIGHT:g}" rx="10"/>'
         f'<text class="s" x="{left + width / 2:g}" y="{middle + 3.8:g}">{escape(pill.text)}</text></a>'
     )
 
@@ -210,8 +272,7 @@ def _wire(pen: Pen, wire: Wire, x: float, y: float, depth: int) -> str:
     label = _symbol(pen, wire, x, y, depth)
     if node is None:
         return f'<g class="net">{"".join(lines + heads)}</g>'
-    port = (node.outputs + node.inputs)[0]
-    spoken = f"{node.title}, {port.symbol_text} {shape_text(port)}"
+    spoken = _spoken(node)
     here = ' aria-current="true"' if tensor == pen.here else ""
     whole = [_rounded([(a + x, b + y) for a, b in points], short=False) for _, points in wire.paths]
     hit = f'<path class="hit" d="{"".join(whole)}"/>'
@@ -223,9 +284,14 @@ def _wire(pen: Pen, wire: Wire, x: float, y: float, depth: int) -> str:
     )
 
 
+def _spoken(tensor: Node) -> str:
+    port = (tensor.outputs + tensor.inputs)[0]
+    return f"{tensor.title}, {port.symbol_text} {shape_text(port)}"
+
+
 def _carries(pen: Pen, target: tuple[str, str]) -> bool:
     """Does the stream itself go this way (rather than being read by something beside it)?"""
-    if target[0] == OUT:
+    if target[0] in (OUT, STACK):
         return True
     node = pen.graph.by_id[target[0]]
     if node.class_ == RESIDUAL or any(target[0] == region.name for region in pen.graph.regions):
@@ -278,11 +344,8 @@ def _length(a: Point, b: Point) -> float:
 
 
 def region_heading(graph: Graph) -> str:
-    """The line over a block's picture."""
-    if not graph.regions:
-        return ""
-    region = graph.regions[0]
-    return region_words(region, graph.by_id[region.name].title)
+    """The line over a block's picture; of several kinds of block, one after another."""
+    return " and ".join(region_words(region, graph.by_id[region.name].title) for region in graph.regions)
 
 
 __all__ = ["Pen", "draw", "file_of", "kind_of", "region_heading"]

@@ -7,16 +7,22 @@ are relative to its parent's corner. Nothing here depends on a browser, a random
 from dataclasses import dataclass, field
 
 from openmodelatlas.records.graph import Graph, Node
+from openmodelatlas.site.experts import stacked_experts
 from openmodelatlas.site.metrics import text_width
 from openmodelatlas.site.ranks import Cell, Grid
 from openmodelatlas.site.routes import Channel, Ports, Routing, Wire, ports_of, route
-from openmodelatlas.site.scopes import IN, OUT, RESIDUAL, End, Pill, Scope, scope_of
+from openmodelatlas.site.schedule import kinds, runs
+from openmodelatlas.site.scopes import IN, OUT, RESIDUAL, STACK, End, Pill, Scope, scope_of
 from openmodelatlas.site.words import compact
 
 TITLE, NOTE = 13.0, 11.0
 PAD, HEAD, GAP = 18.0, 34.0, 22.0
 ROUND = 13.0
 PILL_HEIGHT, PILL_GAP, PILL_STEP = 20.0, 14.0, 24.0
+COLUMN, MARKS, ASIDE = 64.0, 36.0, 30.0
+"""Of a mixed model's stack: the width of its column, the room for indices left of it, the gap to what it is called."""
+SLAB, LEAST, TALLEST = 10.0, 6.0, 330.0
+"""The height of a block in the stack, its least, and the height of all that the least gives way to."""
 
 
 @dataclass
@@ -31,6 +37,8 @@ class Box:
     x: float = 0.0
     y: float = 0.0
     inside: "Placed | None" = None
+    stack: "Stack | None" = None
+    given: Pill | None = None
 
     @property
     def round(self) -> bool:
@@ -38,9 +46,26 @@ class Box:
         return self.node.class_ == RESIDUAL
 
     @property
+    def all_pills(self) -> tuple[Pill, ...]:
+        """What the box reads, then what it gives."""
+        return (*self.pills, self.given) if self.given else self.pills
+
+    @property
     def pills_width(self) -> float:
         """The room that pills take to the right of the box."""
-        return max((pill_width(p) for p in self.pills), default=-PILL_GAP) + PILL_GAP
+        return max((pill_width(p) for p in self.all_pills), default=-PILL_GAP) + PILL_GAP
+
+
+@dataclass(frozen=True)
+class Stack:
+    """All blocks of a mixed model from top to bottom: the left edge of the column, the height of one block, the kind of
+    each, a box for each kind to the right, and the indices of neighbours of one kind to the left, with their height."""
+
+    left: float
+    pitch: float
+    kinds: tuple[int, ...]
+    names: tuple[Box, ...]
+    marks: tuple[tuple[float, str], ...]
 
 
 @dataclass
@@ -65,7 +90,9 @@ def pill_width(pill: Pill) -> float:
 
 
 def note_of(node: Node) -> str:
-    """The second line of a box: how many parameters, if any."""
+    """The second line of a box: how many parameters, if any; of experts, how many and of what size."""
+    if experts := stacked_experts(node):
+        return f"{experts} × {compact(node.parameters.count // experts)}"
     return compact(node.parameters.count) if node.parameters.count else ""
 
 
@@ -80,9 +107,12 @@ def lay_out(graph: Graph, name: str, opened: frozenset[str] = frozenset()) -> Pl
 
 def _box(graph: Graph, node: Node, scope: Scope, opened: frozenset[str]) -> Box:
     pills = scope.pills.get(node.id, ())
+    if node.id == STACK:
+        return _stack(graph, node, scope)
+    given = scope.gives.get(node.id)
     if node.children and node.id in opened:
         inside = lay_out(graph, node.id, opened)
-        return Box(node, inside.w, inside.h, inside.anchor, inside=inside)
+        return Box(node, inside.w, inside.h, inside.anchor, inside=inside, given=given)
     if node.class_ == RESIDUAL:
         return Box(node, 2 * ROUND, 2 * ROUND, ROUND, pills)
     note = note_of(node)
@@ -90,8 +120,38 @@ def _box(graph: Graph, node: Node, scope: Scope, opened: frozenset[str]) -> Box:
     width = max(84.0, text_width(title, TITLE, bold=True) + 28, text_width(note, NOTE) + 28)
     width += 40 if node.children else 0
     width, height = 2 * round(width / 2), 46.0 if note else 34.0
-    height = max(height, PILL_STEP * len(pills) + 2)
-    return Box(node, width, height, width / 2, pills)
+    height = max(height, PILL_STEP * (len(pills) + (given is not None)) + 2)
+    return Box(node, width, height, width / 2, pills, given=given)
+
+
+def _stack(graph: Graph, node: Node, scope: Scope) -> Box:
+    """The blocks as slabs in their order, and beside them a box for each kind with what it reads."""
+    names = [_name(graph.by_id[region.name], scope.readers[region.name]) for region in graph.regions]
+    order = kinds(graph)
+    room = sum(box.h for box in names) + GAP * (len(names) - 1)
+    pitch = max(min(SLAB, max(LEAST, TALLEST / len(order))), room / len(order))
+    height = float(round(pitch * len(order)))
+    pitch = height / len(order)
+    left, y = MARKS, (height - room) / 2
+    for box in names:
+        box.x, box.y = left + COLUMN + ASIDE, y
+        y += box.h + GAP
+    marks = ((pitch * (r.first + r.last + 1) / 2, f"{r.first}–{r.last}" if r.count > 1 else f"{r.first}")
+             for r in runs(graph))
+    width = max(box.x + box.w + box.pills_width for box in names)
+    stack = Stack(left, pitch, order, tuple(names), tuple(marks))
+    return Box(node, width, height, left + COLUMN / 2, stack=stack)  # fmt: skip
+
+
+def _name(region: Node, pills: tuple[Pill, ...]) -> Box:
+    width = max(text_width(times(region), TITLE, bold=True), text_width(note_of(region), NOTE)) + 40
+    return Box(region, 2 * round(width / 2), max(46.0, PILL_STEP * len(pills) + 2), width / 2, pills)
+
+
+def times(region: Node) -> str:
+    """`22 × local transformer block`."""
+    assert region.region is not None
+    return f"{region.region.count} × {region.title[:1].lower()}{region.title[1:]}"
 
 
 def _cell(box: Box) -> Cell:
@@ -101,11 +161,11 @@ def _cell(box: Box) -> Cell:
     return Cell(
         left=box.anchor,
         right=box.w - box.anchor + box.pills_width,
-        edge=box.w - box.anchor,
+        edge=COLUMN / 2 if box.stack else box.w - box.anchor,
         height=box.h,
         entries=entries,
         exits=exits,
-        side=inside is None and not box.pills,
+        side=inside is None and not box.all_pills and not box.stack,
     )
 
 

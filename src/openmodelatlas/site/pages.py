@@ -10,20 +10,25 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from openmodelatlas.records.graph import Graph, Node
+from openmodelatlas.records.graph import Graph, Node, Region
 from openmodelatlas.records.report import CheckpointRecord
 from openmodelatlas.site.checkpoint import ledger_rows, summary, verdict
+from openmodelatlas.site.compare import Comparison, against_file
 from openmodelatlas.site.context import conflict, said
 from openmodelatlas.site.diagram import Pen, draw, region_heading
-from openmodelatlas.site.facts import differences, facts, tied
+from openmodelatlas.site.facts import differences, facts
+from openmodelatlas.site.gallery import families, filters, legend
 from openmodelatlas.site.inputs import Edition, ModelPage, Shelf
+from openmodelatlas.site.kin import counterpart
 from openmodelatlas.site.maths import Maths
 from openmodelatlas.site.panel import panel
-from openmodelatlas.site.preview import KEY, preview
 from openmodelatlas.site.proofs import open_nodes, proved, runs
 from openmodelatlas.site.provenance import provenance_line
+from openmodelatlas.site.schedule import ranges, short_title
+from openmodelatlas.site.sizes import SizeTable, size_table
+from openmodelatlas.site.strip import Strip, strip
 from openmodelatlas.site.view import Link, View, Viewer
-from openmodelatlas.site.words import AXIS_MEANINGS, compact, file_of
+from openmodelatlas.site.words import AXIS_MEANINGS, compact, file_of, region_words
 
 STATES = (
     ("verified", "by a run: the check, what it was held against and the measured value are recorded"),
@@ -80,7 +85,7 @@ class Press:
         page, record = of.page, of.record
         graph, prefix = page.graph, f"{of.folder}/" if release else ""
         viewer = Viewer(graph, self.maths)
-        region = graph.regions[0].name
+        pen = Pen(graph, lambda name: prefix + file_of(name), foldable=True)
         compared = self._compared(page)
         held = [record] if record else [r for r in self.records if r.model == page.model.id]
         own = () if record else page.own
@@ -115,16 +120,16 @@ class Press:
             proved=sum(proved(n) for n in graph.nodes),
             nodes=len(graph.nodes),
             unproved=open_nodes(graph),
-            region=region_heading(graph),
-            region_id=region,
-            model_map=Markup(draw(Pen(graph, lambda name: prefix + file_of(name), foldable=True), "")),
-            block_map=Markup(draw(Pen(graph, lambda name: prefix + file_of(name), foldable=True), region)),
+            layers=strip(graph, lambda region: (region, prefix + file_of(region))),
+            model_map=Markup(draw(pen, "")),
+            regions=[_region(pen, region) for region in graph.regions],
             twin=twin(viewer, graph.by_id[""], prefix, deep=True),
             twin_open=False,
             table=self._table(page, release=release),
             context=said(page),
             context_conflict=conflict(page),
             compared=compared.model if compared else None,
+            others=self._beside(page, prefix),
             changes=differences(compared.graph, graph) if compared else [],
             deviations=[_deviation(graph, d) for d in page.model.deviations],
             claims=_claims(graph),
@@ -145,9 +150,61 @@ class Press:
             path=[*self._path(of.page, release=False), *zoom],
             view=view,
             stored=stored,
+            layers=self._layers(graph, node),
             diagram=Markup(draw(Pen(graph, file_of, here=node.id), scope)),
             twin=twin(viewer, graph.by_id[scope], "", deep=False),
         )
+
+    @staticmethod
+    def _layers(graph: Graph, node: Node) -> Strip | None:
+        """The blocks in order, on the page of what stands in one; each kind leads to the same place in it."""
+        if node.region is None:
+            return None
+
+        def same(region: str) -> tuple[str, str]:
+            name = counterpart(graph, node, region)
+            return name, file_of(name)
+
+        return strip(graph, same, here=node.region.name)
+
+    def comparison(self, other: ModelPage, page: ModelPage) -> str:
+        """The page of a model beside another one."""
+        return self.page(
+            "compare.html",
+            kind="compare",
+            root="../",
+            title=f"{page.model.title} against {other.model.title}",
+            heading=f"{page.model.title} against {other.model.title}",
+            path=[*self._path(page, release=False), Link("", page.model.size, "index.html")],
+            crumb=f"against {other.model.title}",
+            **Comparison(self.maths, other, page).values(),
+        )
+
+    def others(self, page: ModelPage) -> list[ModelPage]:
+        """The models to set a model beside: of every other release the one nearest in size."""
+        names = (name for name in self.shelf.by_release() if name != page.release.id)
+        return [match for name in names if (match := self.shelf.match(page, name)) is not None]
+
+    def pairs(self) -> list[tuple[ModelPage, ModelPage]]:
+        """All pairs that have a page of their own, each once, in the order of the shelf."""
+        order = {page.model.id: i for i, page in enumerate(self.shelf.pages)}
+        found = {}
+        for page in self.shelf.pages:
+            for other in self.others(page):
+                first, second = sorted((page, other), key=lambda p: order[p.model.id])
+                found[first.model.id, second.model.id] = (first, second)
+        return list(found.values())
+
+    def _beside(self, page: ModelPage, prefix: str) -> list[Link]:
+        """Links to the comparisons of a model, which stand in the folder of the later one of the two."""
+        links = []
+        root = "" if prefix else "../"
+        for first, second in self.pairs():
+            if page.model.id in (first.model.id, second.model.id):
+                other = second if page is first else first
+                file = f"{root}{second.model.id}/{against_file(first.model.id)}"
+                links.append(Link(other.model.id, other.model.title, file))
+        return links
 
     def ledger(self, of: Edition) -> str:
         """The page that accounts for every tensor and metadata pair of a checkpoint."""
@@ -199,50 +256,15 @@ class Press:
         sizes = self.shelf.by_release()[page.release.id]
         return [Link(p.model.id, p.model.size, f"{root}{p.model.id}/index.html") for p in sizes]
 
-    def _table(self, page: ModelPage, *, release: bool) -> list[dict[str, str]]:
+    def _table(self, page: ModelPage, *, release: bool) -> SizeTable:
         root = "" if release else "../"
-        return [
-            {
-                "id": p.model.id,
-                "file": f"{root}{p.model.id}/index.html",
-                "size": p.model.size,
-                "total": f"{p.graph.counts.total:,}",
-                "rest": f"{p.graph.counts.without_embedding:,}",
-                "blocks": f"{p.graph.axes['L']}",
-                "width": f"{p.graph.axes['D']:,}",
-                "heads": f"{p.graph.axes['H']}",
-                "kv": f"{p.graph.axes['K']}",
-                "wide": f"{p.graph.axes['F']:,}",
-                "context": f"{p.model.context.config.positions:,}",
-                "output": "the embedding, shared" if tied(p.graph) else "its own",
-            }
-            for p in self.shelf.by_release()[page.release.id]
-        ]
+        return size_table(self.shelf.by_release()[page.release.id], root, page.model.id)
 
     # --- gallery and help ---------------------------------------------------------------------------------------------
 
     def gallery(self) -> str:
         """The front page."""
-        groups = []
-        for name, pages in self.shelf.by_release().items():
-            release = pages[0].release
-            follows = self._release_link(release.follows)
-            shares = self._architecture(pages[0])
-            lineage = f"{release.kind}"
-            lineage += f" · follows {follows.title}" if follows else ""
-            lineage += f" · shares the architecture of {shares.title}" if shares and not follows else ""
-            groups.append(
-                {
-                    "id": name,
-                    "file": f"{name}.html",
-                    "title": release.title,
-                    "maker": release.maker,
-                    "month": release.month,
-                    "lineage": lineage,
-                    "search": f"{release.title} {release.maker} {release.month} {lineage}".lower(),
-                    "cards": [_card(page) for page in pages],
-                }
-            )
+        groups = families(self.shelf)
         nodes = sum(len(page.graph.nodes) for page in self.shelf.pages)
         count = f"{len(self.shelf.pages)} models, {nodes:,} nodes and tensors."
         return self.page(
@@ -251,9 +273,10 @@ class Press:
             root="",
             title="Open Model Atlas",
             search_hint="Search models",
-            groups=groups,
+            families=groups,
+            filters=filters(group for family in groups for group in family),
             count=count,
-            key=KEY,
+            key=legend(),
             checkpoints=self.checkpoints(),
         )
 
@@ -281,12 +304,13 @@ def squeeze(html: str) -> str:
 def twin(viewer: Viewer, node: Node, prefix: str, *, deep: bool) -> tuple[TwinItem, ...]:
     """A scope as a list in call order; `deep` goes into every container."""
     items = []
-    for name in node.children:
+    for name in dict.fromkeys(node.children):
         child = viewer.graph.by_id[name]
         link = viewer.link(name)
+        region = child.region if link.note else None
         items.append(
             TwinItem(
-                Link(name, link.title, prefix + link.file),
+                Link(name, link.title, prefix + link.file, note=ranges(region.indices) if region else ""),
                 ", ".join(p.symbol_text for p in child.inputs),
                 ", ".join(p.symbol_text for p in child.outputs),
                 f"{child.parameters.count:,}" if child.parameters.count else "",
@@ -296,16 +320,12 @@ def twin(viewer: Viewer, node: Node, prefix: str, *, deep: bool) -> tuple[TwinIt
     return tuple(items)
 
 
-def _card(page: ModelPage) -> dict[str, Any]:
-    graph = page.graph
-    about = f"{compact(graph.counts.total)} parameters · {page.model.context.config.positions:,} positions"
-    features = "tied" if tied(graph) else "untied"
+def _region(pen: Pen, region: Region) -> dict[str, Any]:
     return {
-        "file": f"{page.model.id}/index.html",
-        "title": page.model.title,
-        "about": about,
-        "picture": Markup(preview(graph)),
-        "search": f"{page.model.title} {page.release.maker} {page.release.month} {about} {features}".lower(),
+        "id": region.name,
+        "words": region_words(region, pen.graph.by_id[region.name].title),
+        "short": f"{region.count} {short_title(pen.graph, region)}",
+        "map": Markup(draw(pen, region.name)),
     }
 
 

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from html import escape
 
 from openmodelatlas.catalog.annotate import url_of
-from openmodelatlas.records.catalog import Deviation
+from openmodelatlas.records.catalog import Deviation, Reference
 from openmodelatlas.records.evidence import Claim
 from openmodelatlas.site.inputs import ModelPage
 from openmodelatlas.site.panel import Row
 from openmodelatlas.site.words import SHORT, pin_words
+
+FULL = 40
+"""Digits of a git revision; a package has a version."""
 
 
 def provenance_line(page: ModelPage, verdict: str = "", rows: Sequence[Row] = ()) -> str:
@@ -18,8 +21,7 @@ def provenance_line(page: ModelPage, verdict: str = "", rows: Sequence[Row] = ()
     `verdict`: of the checkpoint that the page shows; it stands in place of what is not verified without one."""
     made = page.provenance
     ref = made.reference
-    url = f"https://github.com/{ref.repo}/blob/{ref.revision}/{ref.path}"
-    parts = [f'Reference code <a href="{url}" rel="noreferrer">{escape(ref.repo)} @ {ref.revision[:SHORT]}</a>']
+    parts = [f"Reference code {_code(ref)}"]
     buts = [_but(deviation, claim) for deviation, claim in made.deviations]
     if not made.own:
         parts[0] += f", which computes as {escape(made.computes_as)}"
@@ -36,6 +38,14 @@ def provenance_line(page: ModelPage, verdict: str = "", rows: Sequence[Row] = ()
     if verdict:
         tail = f" · checkpoint: {escape(verdict)}"
     return f"{parts[0]}; configuration {_configuration(page)}{tail}"
+
+
+def _code(ref: Reference) -> str:
+    """A repository at its revision, as a link; of a package, which has no page of its own, version and file."""
+    if len(ref.revision) < FULL:
+        return escape(f"{ref.repo}=={ref.revision}, {ref.path.rpartition('/')[2]}")
+    url = f"https://github.com/{ref.repo}/blob/{ref.revision}/{ref.path}"
+    return f'<a href="{url}" rel="noreferrer">{escape(ref.repo)} @ {ref.revision[:SHORT]}</a>'
 
 
 def _but(deviation: Deviation, claim: Claim | None) -> str:

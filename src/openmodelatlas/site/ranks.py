@@ -56,6 +56,8 @@ class Grid:
         links = self._links()
         self._sort(links)
         self._columns(links)
+        if self.scope.least:
+            self._close_up()
         self.x = {key: float(round(x)) for key, x in self.x.items()}
 
     def extent(self) -> tuple[float, float]:
@@ -89,7 +91,7 @@ class Grid:
 
     def _ranks(self) -> dict[End, int]:
         rank: dict[End, int] = {(IN, port): 0 for port in self.inputs}
-        rank |= dict.fromkeys(self.cells, 1)
+        rank |= {key: self.scope.least.get(key[0], 1) for key in self.cells}
         edges = [(self.key(n.source), self.key(t)) for n in self.scope.nets for t in n.targets if t[0] != OUT]
         for _ in rank:
             for source, target in edges:
@@ -204,6 +206,17 @@ class Grid:
             for row in self.rows if step % 2 == 0 else reversed(self.rows):
                 self._settle(row, near, median=step >= 60)
         self._straighten(_chains(links, fan_out, fan_in, self.trunk))
+
+    def _close_up(self) -> None:
+        """Bring all that stands beside the trunk to it; where nothing ties it down, the columns let it drift."""
+        slack = [
+            self.x[b] - self.cells[b].left - self.cells[a].right - self.x[a] - GAP
+            for row in self.rows
+            for a, b in itertools.pairwise(row)
+            if a in self.trunk and b not in self.trunk
+        ]
+        for key in self.cells if slack else ():
+            self.x[key] -= 0.0 if key in self.trunk else min(slack)
 
     def _straighten(self, chains: Sequence[Sequence[tuple[End, float]]]) -> None:
         """Cells that follow one another get one column, that of the rightmost; neighbours make room to the right."""

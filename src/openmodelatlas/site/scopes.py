@@ -5,15 +5,20 @@ it. Wires for context would run along everything, so it becomes a pill at each c
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from openmodelatlas.records.graph import Graph, Node, Port
+from openmodelatlas.records.graph import Graph, Node, Parameters, Port
+from openmodelatlas.site.schedule import kinds, mixed
 
 End = tuple[str, str]
 """A node of the scope (or IN, OUT for the scope's own border) and one of its ports."""
 
 IN, OUT = "", "-"
 RESIDUAL = "ResidualAdd"
+STACK = "blocks"
+"""The child that stands for all blocks of a mixed model in their order; no node has this id, their list's own."""
+
+_NOTHING = Parameters(count=0, tensors=())
 
 
 @dataclass(frozen=True)
@@ -36,19 +41,28 @@ class Net:
 
 @dataclass(frozen=True)
 class Scope:
-    """Children in call order, nets, pills by consumer, and the trunk: the chain of ends that is drawn straight."""
+    """Children in call order, nets, pills by consumer, and the trunk: the chain of ends that is drawn straight.
+
+    A mixed model's blocks are one child, `STACK`; `readers` are the pills of its kinds of block. What other children
+    make for blocks goes on as a pill, too: `gives`, by the child that makes it. `least` are ranks that children must
+    not stand above: what different kinds of block read stands one below the other, the stack below them all.
+    """
 
     node: Node
     children: tuple[Node, ...]
     nets: tuple[Net, ...]
     pills: Mapping[str, tuple[Pill, ...]]
     trunk: tuple[End, ...]
+    readers: Mapping[str, tuple[Pill, ...]] = field(default_factory=dict)
+    gives: Mapping[str, Pill] = field(default_factory=dict)
+    least: Mapping[str, int] = field(default_factory=dict)
 
 
 def scope_of(graph: Graph, name: str) -> Scope:
     """The scope of the container (or model) of that id."""
     node = graph.by_id[name]
-    children = tuple(graph.by_id[child] for child in node.children)
+    stacked = node.kind == "model" and mixed(graph)
+    children = _stacked(graph, node) if stacked else tuple(graph.by_id[child] for child in node.children)
     context = {f"{name}:{p.port}" for p in node.inputs if is_context(node, p)}
     targets: dict[str, list[End]] = {}
     pills: dict[str, list[Port]] = {}
@@ -61,16 +75,66 @@ def scope_of(graph: Graph, name: str) -> Scope:
     for port in node.outputs:
         if port.from_ is not None:
             targets.setdefault(port.from_, []).append((OUT, port.port))
+    tensors = {f"{c.id}:{p.port}": p.tensor for c in children for p in c.outputs}
     nets = tuple(
-        Net(graph.aliases.get(source, source), _end(name, source), tuple(ends)) for source, ends in targets.items()
+        Net(graph.aliases.get(source, tensors.get(source, source)), _end(name, source), tuple(ends))
+        for source, ends in targets.items()
     )
-    return Scope(
+    plain = Scope(
         node=node,
         children=children,
         nets=nets,
         pills={child: _pills(ports) for child, ports in pills.items()},
-        trunk=_trunk(graph, node, context),
+        trunk=_trunk({child.id: child for child in children}, node, context),
     )
+    return _with_context(graph, plain) if stacked else plain
+
+
+def _with_context(graph: Graph, scope: Scope) -> Scope:
+    """A mixed model's scope with what its blocks read as pills at both ends."""
+    readers = {region.name: _pills(_beside(graph.by_id[region.name])) for region in graph.regions}
+    rows = {pill.text: (row, pill) for row, pills in reversed([*enumerate(readers.values())]) for pill in pills}
+    gives, least = {}, {STACK: 1}
+    for child in scope.children:
+        row, pill = rows.get(child.id.replace("_", " "), (0, None))
+        if pill is not None:
+            gives[child.id], least[child.id] = pill, row + 1
+            least[STACK] = max(least[STACK], row + 2)
+    return replace(scope, readers=readers, gives=gives, least=least)
+
+
+def _stacked(graph: Graph, node: Node) -> tuple[Node, ...]:
+    """A mixed model's children, all blocks as one."""
+    regions = [graph.by_id[region.name] for region in graph.regions]
+    names = {region.id for region in regions}
+    first, last = (regions[kind] for kind in (kinds(graph)[0], kinds(graph)[-1]))
+    stack = replace(
+        first,
+        id=STACK,
+        class_="",
+        children=(),
+        parameters=_NOTHING,
+        inputs=tuple(port for port in first.inputs if port not in _beside(first)),
+        outputs=last.outputs[:1],
+    )
+    children: list[Node] = []
+    for child in (graph.by_id[name] for name in dict.fromkeys(node.children)):
+        if child.id == first.id:
+            children.append(stack)
+        if child.id in names:
+            continue
+        inputs = (replace(p, from_=f"{STACK}:out") if _owner(p.from_) in names else p for p in child.inputs)
+        children.append(replace(child, inputs=tuple(inputs)))
+    return tuple(children)
+
+
+def _owner(source: str | None) -> str:
+    return (source or "").rpartition(":")[0]
+
+
+def _beside(region: Node) -> tuple[Port, ...]:
+    """What a region reads beside the stream."""
+    return tuple(port for port in region.inputs if is_context(region, port))
 
 
 def is_context(node: Node, port: Port) -> bool:
@@ -86,17 +150,23 @@ def _end(scope: str, source: str) -> End:
 
 
 def _pills(ports: Iterable[Port]) -> tuple[Pill, ...]:
-    """Ports of one argument (`rope.cos`, `rope.sin`) share a pill that bears its name."""
+    """What one module made (`rope.table:cos`, `rope.table:sin`) shares a pill that bears the module's name; what comes
+    from outside the model, one that bears the argument's."""
     groups: dict[str, list[Port]] = {}
     for port in ports:
-        groups.setdefault(port.port.split(".")[0], []).append(port)
+        groups.setdefault(made_by(port), []).append(port)
     return tuple(
         Pill(name.replace("_", " "), tuple(p.tensor for p in of), any(p.written for p in of))
         for name, of in groups.items()
     )
 
 
-def _trunk(graph: Graph, node: Node, context: set[str]) -> tuple[End, ...]:
+def made_by(port: Port) -> str:
+    """The outermost module that made what a port reads; the argument's name if it is the model's own input."""
+    return _owner(port.tensor).split(".")[0] or port.port.split(".")[0]
+
+
+def _trunk(children: Mapping[str, Node], node: Node, context: set[str]) -> tuple[End, ...]:
     """From the first output back to an input: through a residual addition along its stream, else by the first input."""
     if not node.outputs or node.outputs[0].from_ is None:
         return ()
@@ -107,7 +177,7 @@ def _trunk(graph: Graph, node: Node, context: set[str]) -> tuple[End, ...]:
         ends.append(end)
         if end[0] == IN:
             break
-        ports = [p for p in graph.by_id[end[0]].inputs if p.from_ is not None and p.from_ not in context]
+        ports = [p for p in children[end[0]].inputs if p.from_ is not None and p.from_ not in context]
         source = ports[0].from_ if ports else None
     return tuple(reversed(ends))
 

@@ -53,7 +53,9 @@ def pieces(latex: str) -> tuple[Piece, ...]:
             out += _script(text, shift)
             at = script.end()
         elif base := _PATTERN.match(latex, at):
-            text = base["inner"] or base["char"] or _GLYPHS.get(base["name"], "")
+            inner = base["inner"] or ""
+            text = _GLYPHS.get(inner[1:], "") if inner.startswith("\\") else inner
+            text = text or base["char"] or _GLYPHS.get(base["name"], "")
             if not text:
                 return (Piece(symbol_text(latex), upright=True),)
             out.append(Piece(text, upright=text in _UPRIGHT, accent=base["accent"] or ""))

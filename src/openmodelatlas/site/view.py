@@ -7,21 +7,25 @@ from markupsafe import Markup
 
 from openmodelatlas.records.graph import Graph, Node, ParameterTensor, Port
 from openmodelatlas.records.shapes import shape_text
+from openmodelatlas.site.experts import active, of_every_expert
 from openmodelatlas.site.facts import constants
+from openmodelatlas.site.kin import Kin, kin
 from openmodelatlas.site.maths import Maths
 from openmodelatlas.site.proofs import ProofView, proofs
+from openmodelatlas.site.schedule import folded, mixed, short_ranges
 from openmodelatlas.site.sources import Code, Source, code, sources
 from openmodelatlas.site.words import dims, file_of, flops_words, owner_of, region_label
 
 
 @dataclass(frozen=True)
 class Link:
-    """A node to go to."""
+    """A node to go to. `note`: which blocks it is, where that must be said."""
 
     id: str
     title: str
     file: str
     role: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,10 @@ class View:
     class_: str
     badges: tuple[str, ...]
     region: str | None
+    which: tuple[str, ...]
+    blocks: str
     sentence: str
+    kin: tuple[tuple[Kin, Link], ...]
     expression: str
     equation: str
     equation_text: str
@@ -103,7 +110,10 @@ class Viewer:
             class_=node.class_,
             badges=self._badges(node),
             region=region_label(self.graph, node),
+            which=tuple(folded(region.indices)) if region is not None and mixed(self.graph) else (),
+            blocks=self.blocks(node.id),
             sentence=node.sentence,
+            kin=tuple((found, self.link(found.id)) for found in kin(self.graph, node)),
             expression=node.expression,
             equation=Markup(self._equation(node)) if node.equation else "",
             equation_text=node.equation_text,
@@ -122,14 +132,20 @@ class Viewer:
             if node.definition
             else "",
             parent=self._parent(node),
-            children=tuple(self.link(child) for child in node.children),
+            children=tuple(self.link(child) for child in dict.fromkeys(node.children)),
             before=self._before(node),
             after=self._after(node),
         )
 
     def link(self, name: str, role: str = "") -> Link:
         """A link to a node by id."""
-        return Link(name, self.graph.by_id[name].title, file_of(name), role)
+        return Link(name, self.graph.by_id[name].title, file_of(name), role, self.blocks(name))
+
+    def blocks(self, name: str) -> str:
+        """Which blocks a region of a mixed model is; nothing for any other node."""
+        region = self.graph.by_id[name].region
+        here = region is not None and region.name == name and mixed(self.graph)
+        return short_ranges(region.indices) if here and region is not None else ""
 
     def path(self, node: Node) -> tuple[Link, ...]:
         """The zoom levels over a node, the model first."""
@@ -167,6 +183,9 @@ class Viewer:
         count = node.parameters.count
         region = node.region is not None and node.region.count > 1 and node.id == node.region.name
         words = f"{count:,} parameters{' each' if region else ''}" if count else "no parameters"
+        if any(of_every_expert(tensor) for tensor in node.parameters.tensors):
+            read = self.graph.counts.active if node.kind == "model" else active(node, self.graph.axes)
+            words += f", {read:,} active for a position"
         kinds = (node.kind, node.class_) if node.kind.lower() != node.class_.lower() else (node.class_,)
         return (*kinds, words)
 
@@ -204,12 +223,24 @@ class Viewer:
         """What makes the values that a node reads; for a tensor, the op that makes it."""
         if node.kind == "tensor":
             port = (node.outputs + node.inputs)[0]
-            maker = (port.from_ or node.id).rpartition(":")[0]
-            return (self.link(maker, "made by"),) if maker else ()
-        return self._links([p.from_ for p in node.inputs if p.from_], node)
+            sources = [port.from_ or node.id, *self._stream_into(node)]
+            makers = dict.fromkeys(source.rpartition(":")[0] for source in sources)
+            return tuple(self.link(maker, "made by") for maker in makers if maker)
+        return self._links([*(p.from_ for p in node.inputs if p.from_), *self._stream_into(node)], node)
+
+    def _stream_into(self, node: Node) -> list[str]:
+        """Every value that comes to a kind of block of a mixed model as its stream: its port knows what feeds the first
+        of these blocks, not the later ones."""
+        region = node.region
+        if region is None or not mixed(self.graph) or node.id not in (region.name, f"{region.name}:in"):
+            return []
+        made = (n for n in self.graph.nodes if n.kind == "tensor" and n.outputs)
+        return [n.id for n in made if f"{region.name}:in" in n.outputs[0].to]
 
     def _after(self, node: Node) -> tuple[Link, ...]:
         ports = (node.outputs + node.inputs)[:1] if node.kind == "tensor" else node.outputs
+        if mixed(self.graph) and node.region is not None and node.id == node.region.name:
+            ports = self.graph.by_id[node.outputs[0].tensor].outputs
         return self._links([target for p in ports for target in p.to], node)
 
     def _links(self, ports: Sequence[str], node: Node) -> tuple[Link, ...]:

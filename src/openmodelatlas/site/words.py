@@ -20,14 +20,16 @@ AXIS_MEANINGS = tuple(
         ("F", "feed-forward width"),
         ("V", "vocabulary entries"),
         ("L", "transformer blocks"),
+        ("N", "experts of a block"),
+        ("A", "experts that are chosen for a position"),
     )
 )
 
 
 def compact(count: int) -> str:
-    """`8.03 B`, `16.8 M`, `525 K`, `4,096`: three digits, as many as fit in a box."""
-    for unit, name in ((10**9, "B"), (10**6, "M")):
-        if count >= unit:
+    """`8.03 B`, `16.8 M`, `4,096`: three digits, as many as fit in a box; 999.9 M is `1.00 B`."""
+    for unit, name, least in ((10**9, "B", 999_500_000), (10**6, "M", 10**6)):
+        if count >= least:
             value = count / unit
             digits = 2 if value < 10 else 1 if value < 100 else 0
             return f"{value:.{digits}f} {name}"

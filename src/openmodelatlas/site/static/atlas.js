@@ -5,6 +5,7 @@
   var doc = document, root = doc.documentElement, body = doc.body;
   var base = root.dataset.model; // where this page's model lives, relative to the page; undefined without a model
   var panel = doc.getElementById("panel"), content = doc.getElementById("content");
+  root.classList.add("script");
   var opener = null, shown = null, folded = {}, loading = null;
 
   function each(list, fn) { Array.prototype.forEach.call(list, fn); }
@@ -99,8 +100,9 @@
     rebase(pic);
     mark();
     doubts();
-    lens();
     fit();
+    lens();
+    edges();
   }
   /* What no run has verified stands out, the rest steps back. */
   function doubts() {
@@ -156,13 +158,27 @@
     if (room / wide >= 0.8) pair.style.zoom = room / wide;
     else pair.classList.add("alone"); // the block has no room beside the model: it has the stage to itself
   }
+  /* Of a model with several kinds of block, one kind is shown large beside the whole. */
+  function enlarged() { return doc.querySelector(".regions figure:not([hidden])"); }
+  function enlarge(region) {
+    var figures = all(".regions figure");
+    if (figures.length < 2 || !doc.querySelector('.regions figure[data-region="' + region + '"]')) return;
+    each(figures, function (f) { f.hidden = f.dataset.region !== region; });
+    each(all("[data-enlarge]"), function (b) { b.setAttribute("aria-pressed", b.dataset.enlarge === region); });
+    fit();
+    lens();
+    edges();
+  }
   /* The lens: from the region's box in the model's picture to the picture that enlarges it */
   function lens() {
     var svg = doc.querySelector(".lens");
     if (!svg) return;
-    var maps = all(".pair svg.map");
-    if (maps.length < 2 || !maps[0].dataset.zoom) return;
-    var z = maps[0].dataset.zoom.split(" ").map(Number), frame = maps[1].querySelector(".frame");
+    var large = enlarged(), whole = doc.querySelector('.pic[data-scope=""] svg.map');
+    if (!large || !whole || !whole.dataset.zoom) return;
+    var maps = [whole, large.querySelector("svg.map")], frame = maps[1].querySelector(".frame");
+    var zooms = whole.dataset.zoom.split(";").filter(function (z) { return z.split(" ")[0] === large.dataset.region; });
+    if (!zooms.length) return;
+    var z = zooms[0].split(" ").slice(1).map(Number);
     var start = z[0] - Number(maps[0].getAttribute("width"));
     var top = Number(frame.getAttribute("y")), bottom = top + Number(frame.getAttribute("height"));
     var high = Number(maps[1].getAttribute("height"));
@@ -172,6 +188,17 @@
     svg.firstElementChild.setAttribute("d", "M" + (start + 8) + " " + z[1] + "L" + end + " " + (top + 12) + "V" + (bottom - 12) + "L" + (start + 8) + " " + z[2] + "z");
   }
 
+  /* What is wider than its place fades out on the side where there is more of it. */
+  function edge(e) {
+    e.classList.toggle("cut-right", e.scrollWidth - e.clientWidth - e.scrollLeft > 4);
+    e.classList.toggle("cut-left", e.scrollLeft > 4);
+  }
+  function edges() { each(all(".scroll, .pic, .eq, pre"), edge); }
+  doc.addEventListener("scroll", function (event) { if (event.target.matches && event.target.matches(".scroll, .pic, .eq, pre")) edge(event.target); }, true);
+  addEventListener("resize", edges);
+  doc.addEventListener("toggle", edges, true); // text that was folded away
+  edges();
+
   /* The panel */
   function mark() {
     each(all(".sel"), function (e) { e.classList.remove("sel"); });
@@ -179,14 +206,23 @@
   }
   function visible(id) { return Array.prototype.some.call(all(".map .n"), function (n) { return n.dataset.id === id; }); }
   function reveal(id) {
+    enlarge(id.split(/[.:]/)[0]);
     for (var at = parent(id); at; at = parent(at)) if (visible(at) || at.indexOf(".") < 0) break;
     if (!visible(id)) {
       var up = id.indexOf(":") >= 0 ? parent(parent(id)) : parent(id);
       if (up && up.indexOf(".") > 0) fold(up, true);
     }
   }
+  /* `blocks.7.attention.q`, a block's own path, as its region's node: `block.attention.q` */
+  function regional(name, data) {
+    var own = /^blocks\.(\d+)(?=[.:]|$)/.exec(name);
+    if (!own) return name;
+    var found = Object.keys(data.regions).filter(function (r) { return data.regions[r].indexOf(Number(own[1])) >= 0; });
+    return found.length ? found[0] + name.slice(own[0].length) : name;
+  }
   function show(id, push) {
     withData(function (data) {
+      id = regional(id, data);
       if (!(id in data.panels)) return;
       if (shown === null) opener = doc.activeElement && doc.activeElement !== body ? doc.activeElement.dataset.id || "" : "";
       if (push && decodeURIComponent(location.hash.slice(1)) !== id) history.pushState(null, "", "#" + id);
@@ -201,6 +237,7 @@
       fit();
       reveal(id);
       mark();
+      edges();
       var title = content.querySelector(".title");
       if (title) title.focus({ preventScroll: true });
     });
@@ -227,6 +264,7 @@
     doc.getElementById("close").addEventListener("click", function () { hide(true); });
     addEventListener("popstate", fromAddress);
     addEventListener("hashchange", fromAddress);
+    if (enlarged()) enlarge(enlarged().dataset.region);
     lens();
     fit();
     addEventListener("resize", fit);
@@ -239,6 +277,8 @@
     if (button) { event.preventDefault(); toggleFold(button); return; }
     var many = closest(event, "[data-open]");
     if (many) { foldAll(many.dataset.open === "all"); return; }
+    var large = closest(event, "[data-enlarge]");
+    if (large) { enlarge(large.dataset.enlarge); return; }
     var doubt = closest(event, "#doubt");
     if (doubt) { doubt.setAttribute("aria-pressed", doubt.getAttribute("aria-pressed") === "true" ? "false" : "true"); doubts(); return; }
     var symbol = closest(event, ".eq [data-light]");
@@ -266,7 +306,7 @@
     var axis = /Left|Right/.test(key) ? 0 : 1, sign = /Right|Down/.test(key) ? 1 : -1;
     var here = centre(from), best = null, least = Infinity;
     each(all(".map .n"), function (n) {
-      if (n === from) return;
+      if (n === from || !n.getClientRects().length) return;
       var c = centre(n), ahead = (c[axis] - here[axis]) * sign, aside = Math.abs(c[1 - axis] - here[1 - axis]);
       if (ahead > 2 && cost(ahead, aside) < least) { least = cost(ahead, aside); best = n; }
     });
@@ -278,19 +318,42 @@
   function rank(words, text) {
     return words.every(function (w) { return text.indexOf(w) >= 0; }) ? text.indexOf(words[0]) + text.length / 1000 : -1;
   }
-  function filterGallery(words) {
-    var any = false;
-    each(all("section.release"), function (section) {
-      var open = false;
-      each(all("li[data-search]", section), function (li) {
-        var text = li.dataset.search + " " + section.dataset.search;
-        li.hidden = !words.every(function (w) { return text.indexOf(w) >= 0; });
-        open = open || !li.hidden;
+  var form = doc.querySelector(".filters");
+  function filterGallery() {
+    var words = q.value.toLowerCase().split(/\s+/).filter(Boolean), shown = 0, cards = all(".cards > li");
+    each(cards, function (li) {
+      var fits = words.every(function (w) { return li.dataset.search.indexOf(w) >= 0; });
+      each(all("[data-filter]", form), function (s) {
+        fits = fits && (!s.value || (li.dataset[s.dataset.filter] || "").split("|").indexOf(s.value) >= 0);
       });
-      section.hidden = !open;
-      any = any || open;
+      li.hidden = !fits;
+      shown += fits;
     });
-    doc.getElementById("none").hidden = any;
+    each(all("section.release"), function (section) { section.hidden = !section.querySelector(".cards > li:not([hidden])"); });
+    doc.getElementById("none").hidden = shown > 0;
+    doc.getElementById("shown").textContent = shown < cards.length ? shown + " of " + cards.length : "";
+  }
+  /* By parameters or by date the cards stand in one list; by family they go back to where they were. */
+  function orderGallery(by) {
+    var flat = doc.querySelector(".cards.flat"), items = Array.prototype.slice.call(all(".cards > li"));
+    items.sort(function (a, b) { return by === "count" ? a.dataset.count - b.dataset.count : by ? (a.dataset.date < b.dataset.date ? -1 : a.dataset.date > b.dataset.date ? 1 : a.dataset.place - b.dataset.place) : a.dataset.place - b.dataset.place; });
+    items.forEach(function (li) { (by ? flat : homes[li.dataset.place]).appendChild(li); });
+    filterGallery();
+  }
+  var homes = [];
+  if (form) {
+    var flat = doc.createElement("ul");
+    flat.className = "cards flat";
+    doc.querySelector(".releases").appendChild(flat);
+    each(all(".cards > li"), function (li, i) {
+      li.dataset.place = i;
+      li.dataset.search += " " + li.closest(".release").dataset.search;
+      homes.push(li.parentNode);
+    });
+    form.hidden = false;
+    form.addEventListener("change", function (event) { if (event.target.id === "order") orderGallery(event.target.value); else filterGallery(); });
+    form.addEventListener("submit", function (event) { event.preventDefault(); });
+    if (doc.getElementById("order").value) orderGallery(doc.getElementById("order").value); else filterGallery(); // kept by the browser
   }
   function list(words, data) {
     var found = [];
@@ -326,9 +389,9 @@
   }
   q.addEventListener("input", function () {
     var words = q.value.toLowerCase().split(/\s+/).filter(Boolean);
-    if (base === undefined) { if (doc.getElementById("none")) filterGallery(words); return; }
+    if (base === undefined) { if (form) filterGallery(); return; }
     if (!words.length) { open(false); return; }
-    withData(function (data) { list(words, data); });
+    withData(function (data) { list(words.map(function (w) { return regional(w, data); }), data); });
   });
   q.addEventListener("keydown", function (event) {
     var count = hits.children.length;
