@@ -1,5 +1,6 @@
 """Tiny files of every kind of model: identified, accounted for, loaded; every flaw named."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,45 @@ def test_every_key_that_is_held_to_a_value_is(write: Write, name: str) -> None:
         wrong = not value if isinstance(value, bool) else "another" if isinstance(value, str) else value + 1
         [finding] = findings(write(File({**made.metadata, key: wrong}, made.tensors)), of)
         assert (finding.where, finding.expected) == (repr(key), str(value))
+
+
+# What programs that read the format take where a file says nothing, by the end of the key; and scaling by its factor.
+MEANT = {"rope.freq_base": 10000.0, "rope.freq_base_swa": 10000.0, "rope.scaling.factor": 1.0}
+MEANT |= {"attention.sliding_window_pattern": 6}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_a_key_means_that_is_not_there(write: Write, name: str) -> None:
+    of = tiny.variant(name)
+    made, table = tiny.file(of), name_table(of.family, "gguf")
+    architecture = table.must_equal["general.architecture"]
+    assert dict(table.absent).items() <= {f"{architecture}.{end}": value for end, value in MEANT.items()}.items()
+    for key in (key for key in table.absent if key in made.metadata):
+        value, unsaid = made.metadata[key], {k: v for k, v in made.metadata.items() if k != key}
+        found = findings(write(File(unsaid, made.tensors)), of)
+        meant = MEANT[key.removeprefix(f"{architecture}.")]
+        assert [(f.where, f.found) for f in found] == (
+            [] if value == meant else [(repr(key), f"absent, which means {meant}")]
+        )
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_key_that_older_files_leave_out_is_known_to_mean_something(name: str) -> None:
+    of = tiny.variant(name)
+    table = name_table(of.family, "gguf")
+    settled = [key for key in (*table.absent, *table.derived, *table.required) if key in table.read]
+    fields = {table.read[key] for key in settled} | set(table.unstated)
+    stored = {"vocab_size"}  # the tensors' shapes say it
+    assert {field.name for field in dataclasses.fields(of.config)} <= fields | stored
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_kind_of_scaling_goes_with_the_factor(name: str) -> None:
+    metadata = tiny.metadata(tiny.variant(name))
+    said = [value for key, value in metadata.items() if key.endswith("rope.scaling.type")]
+    factors = [value for key, value in metadata.items() if key.endswith("rope.scaling.factor")]
+    assert said in ([], ["linear"] if factors else ["none"])
+    assert said == ["linear"] or not factors
 
 
 # --- gains that are stored as they are, or as their distance from one ---
@@ -436,9 +476,9 @@ SCHEDULED = [name for name in KINDS if name_table(tiny.variant(name).family, "gg
 def test_a_schedule_is_one_number_or_one_value_a_block(write: Write, name: str) -> None:
     of = tiny.variant(name)
     made = tiny.file(of)
-    [(key, words)] = name_table(of.family, "gguf").schedule.items()
+    [key] = name_table(of.family, "gguf").schedule
     blocks: Any = of.build("meta").get_submodule("blocks")
-    right = [words[type(block).__name__] for block in blocks]
+    right = ["Local" in type(block).__name__ for block in blocks]
     assert len(set(right)) == 2
     assert findings(write(File({**made.metadata, key: right}, made.tensors)), of) == []
     [finding] = findings(write(File({**made.metadata, key: right[::-1]}, made.tensors)), of)

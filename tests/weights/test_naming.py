@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from openmodelatlas.weights.naming import (
     name_table,
     pieces,
 )
+from openmodelatlas.weights.settings import ELSEWHERE
 
 SCHEMES: tuple[Scheme, ...] = ("gguf", "huggingface", "meta")
 FAMILIES = sorted({variant.family for variant in variants().values()})
@@ -180,6 +182,24 @@ def test_hugging_face_names_and_shapes_are_those_of_the_library(family: str) -> 
             theirs = library(library.config_class(**plain, tie_word_embeddings=tied))
         held = {name: tuple(tensor.shape) for name, tensor in theirs.named_parameters()}
         assert published_shapes(small) == unmerged(held)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_an_absent_key_means_is_the_librarys_default(family: str) -> None:
+    _, library = next(library_classes(family))
+    default = json.loads(library.config_class().to_json_string(use_diff=False))
+    rope = default.pop("rope_parameters")
+    full = rope.get("full_attention", rope)
+    local = rope.get("sliding_attention", {})
+    default |= {"rope_theta": full["rope_theta"], "rope_local_base_freq": local.get("rope_theta")}
+    default |= {"sliding_window_pattern": default.get("_sliding_window_pattern")}
+    factor = full.get("factor", 1.0)
+    default |= {"rope_scaling.factor": factor, "rope_parameters.full_attention.factor": factor}
+    table = name_table(family, "huggingface")
+    assert dict(table.absent) == {key: default[key] for key in table.absent}
+    number = {key for key, field in table.read.items() if not key.startswith("rope_") and field not in ELSEWHERE}
+    settled = {table.read.get(key) for key in (*table.absent, *table.derived, *table.required)}
+    assert {table.read[key] for key in number} <= settled
 
 
 def published_shapes(variant: Variant) -> dict[str, tuple[int, ...]]:
