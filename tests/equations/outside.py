@@ -1,7 +1,8 @@
 """Scores of twins by another implementation, kept in `outside.toml`, so that holding against them needs no package.
 
-`python -m tests.equations.outside`, run from the repository with transformers installed, writes them anew. How stored
-names and rows map is written here a second time, and not taken from the name tables.
+`python -m tests.equations.outside`, run from the repository with transformers installed, writes them anew. How names
+and rows map is written here a second time, and not taken from the name tables. Which class of it computes a family says
+the family's table of that library.
 """
 
 import tomllib
@@ -12,17 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from openmodelatlas.models import tables
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.parts.rope import Rotate
+
 from .twins import filled, structures, twin, whole
 
 FILE = Path(__file__).parent / "outside.toml"
 START = 1000
 """Far enough out that frequencies show to their last digit."""
-
-MODELS = {"llama": "Llama", "qwen3": "Qwen3", "gemma3": "Gemma3Text", "mixtral": "Mixtral"}
-"""Before `Config`. The class of the model itself is `GemmaForCausalLM` of that name but for the text."""
-
-ADJACENT = ("llama", "mixtral")
-"""Families whose definition rotates adjacent pairs, where that code rotates halves."""
 
 PLACES = {
     "attention_norm": "input_layernorm",
@@ -38,7 +37,7 @@ PLACES = {
     "feed_forward.down": "mlp.down_proj",
     "feed_forward.router": "mlp.gate",
 }
-FOUR_NORMS = {
+NORMS_BEHIND = {
     "attention_post_norm": "post_attention_layernorm",
     "ffn_norm": "pre_feedforward_layernorm",
     "ffn_post_norm": "post_feedforward_layernorm",
@@ -69,17 +68,18 @@ def main() -> None:
 def last_scores(name: str) -> list[float]:
     """Of the twin of that variant, computed now."""
     variant, given = twin(name), whole(START)
-    weights = dict(filled(variant, torch.float64).named_parameters())
-    found = scores(variant.family, variant.config, weights, given.tokens[:1], given.positions[:1])
+    found = scores(variant, filled(variant, torch.float64), given.tokens[:1], given.positions[:1])
     last: list[float] = found[0, -1].tolist()
     return last
 
 
 @torch.no_grad()
-def scores(family: str, config: Any, weights: Mapping[str, Tensor], tokens: Tensor, positions: Tensor) -> Tensor:
+def scores(variant: Variant, ours: nn.Module, tokens: Tensor, positions: Tensor) -> Tensor:
     """What that implementation gives for our weights."""
-    model = built(family, config, tied="unembed.weight" not in weights)
-    given = dict(named(family, config, weights))
+    weights = dict(ours.named_parameters())
+    model = built(variant.family, variant.config, tied="unembed.weight" not in weights)
+    adjacent = any(isinstance(module, Rotate) for module in ours.modules())
+    given = dict(named(variant.config, weights, adjacent=adjacent))
     if "unembed.weight" not in weights:
         given["lm_head.weight"] = given["model.embed_tokens.weight"]
     model.load_state_dict(given)
@@ -94,8 +94,7 @@ def built(family: str, config: Any, *, tied: bool) -> nn.Module:
     known = (*vars(config),)
     numbers = {name: value for name, value in vars(config).items() if not name.startswith("rope_")}
     numbers |= {"rope_parameters": rotary(config, known), "tie_word_embeddings": tied}
-    kind = getattr(transformers, f"{MODELS[family]}Config")
-    model = getattr(transformers, f"{MODELS[family].removesuffix('Text')}ForCausalLM")
+    kind, model = (getattr(transformers, tables.transformers(family)["classes"][part]) for part in ("config", "model"))
     eager = {"attn_implementation": "eager", "experts_implementation": "eager"}
     made: nn.Module = model(kind(**numbers, pad_token_id=None, **eager)).double().eval()
     return made
@@ -120,10 +119,12 @@ def rotary(config: Any, known: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def named(family: str, config: Any, weights: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Our parameters under its names, in its order of rows; an expert's gate and up are one tensor there."""
+def named(config: Any, weights: Mapping[str, Tensor], *, adjacent: bool) -> Iterator[tuple[str, Tensor]]:
+    """Our parameters under its names. It rotates halves, so that rows whose `adjacent` pairs rotate stand in another
+    order there; gates and ups of experts are one tensor."""
     tops = {"embed": "model.embed_tokens", "norm": "model.norm", "unembed": "lm_head"}
-    places = {**PLACES, **FOUR_NORMS} if family == "gemma3" else PLACES
+    behind = any("post_norm" in name for name in weights)
+    places = {**PLACES, **NORMS_BEHIND} if behind else PLACES
     for name, weight in weights.items():
         path = name.removesuffix(".weight")
         if path in tops:
@@ -138,7 +139,7 @@ def named(family: str, config: Any, weights: Mapping[str, Tensor]) -> Iterator[t
             elif rest.endswith("down"):
                 yield f"{layer}.mlp.experts.down_proj", weight
         else:
-            turned = rest in ("attention.q", "attention.k") and family in ADJACENT
+            turned = rest in ("attention.q", "attention.k") and adjacent
             yield f"{layer}.{places[rest]}.weight", halves(weight, config.head_dim) if turned else weight
 
 
