@@ -13,6 +13,7 @@ from openmodelatlas.records.evidence import Claim
 
 CLAIMS = [claim for reference in references().values() for claim in reference.claims]
 MODELS = find.models()
+LIBRARYS = [m for m in MODELS if find.reference(m.reference).release is None]
 SCALED = ("llama-3.1", "llama-3.2", "llama-3.3")
 
 
@@ -133,7 +134,7 @@ def test_a_configuration_is_read_only_where_lines_are_pinned(model: Model) -> No
     assert model.configuration.state == ("stated" if model.configuration.claim is None else "read")
 
 
-@pytest.mark.parametrize("model", [m for m in MODELS if find.reference(m.reference).release is None], ids=lambda m: m.id)
+@pytest.mark.parametrize("model", LIBRARYS, ids=lambda model: model.id)
 def test_a_librarys_code_for_the_model_itself_needs_no_sentence_of_departures(model: Model) -> None:
     found = find.provenance(model)
     assert found.own

@@ -5,11 +5,19 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
+from openmodelatlas.catalog import find as catalogue
+from openmodelatlas.catalog.load import references, releases
 from openmodelatlas.cli.main import main
 from openmodelatlas.errors import FetchError, UsageError
-from openmodelatlas.models import find
+from openmodelatlas.models import find, tables, variants
+from openmodelatlas.trace import located_match, located_run, located_stored
 from openmodelatlas.trace.locate import Located, call, locate
+from openmodelatlas.trace.located_watch import Entry, Handed
+from openmodelatlas.verify import parity
+from openmodelatlas.weights.naming import name_table
+from openmodelatlas.weights.settings import setting_rows
 
 SAMPLE = Path(__file__).parent / "sample_reference.py"
 
@@ -108,7 +116,6 @@ def test_functions_of_a_file_can_be_called(tmp_path: Path) -> None:
 
 def reference(tmp_path: Path, at: str) -> Path:
     """Meta's own file from the cache or the pinned wheel; skips where neither has it."""
-    from openmodelatlas.catalog import find as catalogue
     from openmodelatlas.verify.sources import unpacked
 
     pins = [pin for claim in catalogue.claims(catalogue.model("llama-3-8b")) for pin in (claim.pin, *claim.also)]
@@ -136,9 +143,102 @@ def test_meta_s_own_code(tmp_path: Path, at: str, model: str, line: int, count: 
     assert next(n for n in found.nodes if n.node == "block.attention_add").lines == (line,)
 
 
+def library(path: str) -> Path:
+    """A file of the library that is installed; skips without it."""
+    module = pytest.importorskip(path.removesuffix(".py").replace("/", "."))
+    return Path(module.__file__)
+
+
+HOMES = {r.default: references()[catalogue.model(r.default).reference].home.path for r in releases().values()}
+OWN = {model: path for model, path in HOMES.items() if path.startswith("transformers/")}
+OWN["llama-3.1-8b"] = "transformers/models/llama/modeling_llama.py"
+
+
 @pytest.mark.slow
-def test_hugging_face_s_own_code() -> None:
-    modeling = pytest.importorskip("transformers.models.llama.modeling_llama")
-    found = locate(find("llama-3-8b"), Path(modeling.__file__))
-    assert found.missing == ()
+@pytest.mark.parametrize("model", OWN)
+def test_a_library_s_own_code(model: str) -> None:
+    """All blocks, with the library's cache, in the form that is written out; it loads our weights as a checkpoint."""
+    claims = catalogue.claims(catalogue.model(model))
+    path = library(OWN[model])
+    beside = {pin.place.path for claim in claims for pin in (claim.pin, *claim.also)} - {OWN[model]}
+    found = locate(find(model), path, None, [library(other) for other in beside if other.startswith("transformers/")])
+    assert {name.partition(".")[2] for name in found.missing} == {n.partition(".")[2] for c in claims for n in c.lacks}
     assert found.scheme == "huggingface"
+    assert bool(found.shared) == found.tied
+    text = path.read_text(encoding="utf-8").splitlines()
+    by_id = {n.node: n for n in found.nodes}
+    assert {text[line - 1].strip() for kind in found.blocks for line in by_id[f"{kind}.attention_add"].lines} == {
+        "hidden_states = residual + hidden_states"
+    }
+    if model != "llama-3.1-8b":
+        (activations,) = (nodes for other, nodes in found.elsewhere.items() if other.endswith("activations.py"))
+        assert {n.node.rpartition(".")[2] for n in activations} & {"silu", "gelu"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "first"),
+    [
+        ("q_embed = (q * cos) + (rotate_half(q) * sin)", "q_embed = (q * cos) - (rotate_half(q) * sin)", "q_rotate"),
+        ("hidden_states = hidden_states.to(torch.float32)", "hidden_states = hidden_states - 0.1", "attention_norm"),
+    ],
+)
+def test_a_library_s_file_that_computes_something_else_is_named(old: str, new: str, first: str) -> None:
+    path = library("transformers/models/qwen3/modeling_qwen3.py")
+    with pytest.raises(UsageError, match=rf"does not compute qwen3-0\.6b.*{first} is the first node that differs"):
+        locate(find("qwen3-0.6b"), path, {old: new})
+
+
+# --- our side of it ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted({r.default for r in releases().values()}))
+def test_a_checkpoint_that_is_made_for_a_reference_is_read_back_as_it_was(name: str) -> None:
+    """Stored names, layouts and experts are undone as loading does them."""
+    variant = located_run.twin(find(name))
+    model = located_run.filled(variant)
+    stored = {k: v for k, v in located_stored.tensors(model, variant, "huggingface").items() if k != "lm_head.weight"}
+    if not located_stored.tied(variant):
+        stored["lm_head.weight"] = model.get_parameter("unembed.weight")
+    again = dict(parity.filled(variant, stored).named_parameters())
+    assert {name for name, p in model.named_parameters() if not torch.equal(p, again[name])} == set()
+
+
+@pytest.mark.parametrize("name", variants())
+def test_settings_that_are_made_for_a_reference_are_the_published_ones(name: str) -> None:
+    """Every key is accounted for by the table that checkpoints are held against."""
+    table = name_table(find(name).family, "huggingface")
+    rows = setting_rows(flat(located_stored.settings(find(name), "huggingface")), find(name), table)
+    assert [row for row in rows if not row.ok] == []
+    assert {row.key for row in rows} >= set(tables.names(find(name).family)["metadata"]["huggingface"]["required"])
+
+
+def flat(settings: dict[str, object], section: str = "") -> dict[str, object]:
+    """Keys of nested sections, joined."""
+    found: dict[str, object] = {}
+    for key, value in settings.items():
+        found |= flat(value, f"{section}{key}.") if isinstance(value, dict) else {f"{section}{key}": value}
+    return found
+
+
+def entry(index: int, line: int, value: torch.Tensor) -> Entry:
+    return Entry(index, "m.py", line, "f", 0, value, False, False)
+
+
+def test_a_value_that_was_made_in_pieces_is_found_at_the_line_that_made_them() -> None:
+    value = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
+    rows = value.flatten(0, 1)[[4, 1, 5, 0, 3, 2]]
+    handed = [Handed("experts", "out", value, False, ())]
+    noise = entry(0, 7, torch.randn(2, 4, generator=torch.Generator().manual_seed(1)))
+    pieces = [noise, entry(1, 9, rows[:1]), entry(2, 9, rows[1:4]), entry(3, 9, rows[4:])]
+    (found,), missing = located_match.match(handed, pieces, range(0))
+    assert (found.lines, missing) == ((9,), [])
+    for wrong in (pieces[:3], [*pieces[:3], entry(3, 8, rows[4:])], [*pieces[:3], entry(3, 9, rows[4:] + 1e-3)]):
+        assert located_match.match(handed, wrong, range(0)) == ([], handed)
+
+
+def test_whole_numbers_are_matched_too() -> None:
+    chosen = torch.tensor([[3, 1], [0, 2]])
+    handed = [Handed("choose", "experts", chosen, False, ())]
+    (found,), _ = located_match.match(handed, [entry(0, 4, chosen.flip(0)), entry(1, 5, chosen)], range(0))
+    assert found.lines == (5,)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from openmodelatlas.catalog import find
+from openmodelatlas.catalog.load import releases
 from openmodelatlas.errors import FetchError
 from openmodelatlas.models import find as find_variant
 from openmodelatlas.records.evidence import Claim, Pin, Place, Range
@@ -20,7 +21,7 @@ from openmodelatlas.verify.checks import (
     located,
     located_package,
 )
-from openmodelatlas.verify.located import judge
+from openmodelatlas.verify.located import by_node, judge, places
 
 SAMPLE = Path(__file__).parent.parent / "trace" / "sample_reference.py"
 PLACE = Place(
@@ -54,7 +55,7 @@ def node(name: str, lines: tuple[int, ...], called: tuple[int, ...] = ()) -> Loc
     return LocatedNode(node=name, lines=lines, called=called, others=(), moves=False, distance=0.0)
 
 
-def found(*nodes: LocatedNode) -> Located:
+def found(*nodes: LocatedNode, missing: tuple[str, ...] = (), shared: int = 0, tied: bool = False) -> Located:
     return Located(
         model="m",
         reference="m.py",
@@ -62,13 +63,16 @@ def found(*nodes: LocatedNode) -> Located:
         scheme="meta",
         shims=(),
         nodes=nodes,
-        missing=(),
+        missing=missing,
         instances=len(nodes),
         found=len(nodes),
         positions=1,
         recorded=1,
         logits=0.0,
-        shared=0,
+        shared=shared,
+        tied=tied,
+        blocks=("block",),
+        elsewhere={},
     )
 
 
@@ -82,11 +86,41 @@ def test_a_pin_is_verified_where_the_located_line_lies_in_it_and_a_conflict_wher
         claim("unknown", pin((1, 99)), "add", "nothing"),
         claim("context", pin((1, 99))),
     ]
-    judged = judge(here, claims, PLACE.blob)
+    judged = judge(here, claims, {PLACE.blob: by_node(here.nodes)})
     assert judged.verified == ("inside", "called", "second")
     assert judged.conflicts == ("one line off: add is at 10, the pin at 11–14",)
     assert judged.not_located == ("unknown: nothing",)
-    assert judge(here, claims, "2" * 40).verified == ()
+    assert judge(here, claims, {"2" * 40: by_node(here.nodes)}).verified == ()
+
+
+def test_a_pin_in_another_file_is_judged_by_the_lines_there() -> None:
+    here = found(node("mask", (40,)))
+    other = dataclasses.replace(pin((5, 6)), place=dataclasses.replace(PLACE, blob="3" * 40))
+    lines = {PLACE.blob: by_node(here.nodes), "3" * 40: {"mask": {6}}}
+    claims = [claim("here", pin((40, 40)), "mask"), claim("there", other, "mask")]
+    assert judge(here, claims, lines).verified == ("here", "there")
+    assert judge(here, claims, {**lines, "3" * 40: {"mask": {7}}}).verified == ("here",)
+    assert judge(here, claims, {**lines, "3" * 40: {}}).not_located == ("there: mask",)
+
+
+def test_a_result_without_a_line_must_be_said_to_be_lacking() -> None:
+    without = dataclasses.replace(claim("c", pin((10, 10)), "choose"), lacks=("choose:scores",))
+    here = found(node("choose", (10,)), missing=("choose:scores",))
+    lines = {PLACE.blob: by_node(here.nodes)}
+    assert judge(here, [without], lines).verified == ("c",)
+    assert judge(here, [claim("c", pin((10, 10)), "choose")], lines).unexplained == ("choose:scores",)
+    there = judge(found(node("choose", (10,))), [without], lines)
+    assert there.verified == ()
+    assert there.conflicts == ("c: choose:scores is said to be lacking, and a line has it",)
+
+
+@pytest.mark.parametrize(("shared", "tied", "shown"), [(0, False, True), (1, True, True), (0, True, False)])
+def test_what_a_claim_says_of_two_tables_is_shown_by_the_model_that_was_built(
+    shared: int, tied: bool, shown: bool
+) -> None:
+    tables = dataclasses.replace(claim("tables", pin((1, 1))), contextual=("embed", "unembed"))
+    made = found(node("embed", (3,)), shared=shared, tied=tied)
+    assert judge(made, [tables], {PLACE.blob: {}}).verified == (("tables",) if shown else ())
 
 
 @pytest.mark.slow
@@ -97,8 +131,9 @@ def test_a_pin_one_line_off_is_a_conflict_in_a_real_run() -> None:
         claim("good", pin((at, at)), "block.attention_add"),
         claim("bad", pin((at + 1, at + 1)), "block.attention_add"),
     )
-    assert judge(here, [good, bad], PLACE.blob).verified == ("good",)
-    assert [text.partition(":")[0] for text in judge(here, [good, bad], PLACE.blob).conflicts] == ["bad"]
+    judged = judge(here, [good, bad], {PLACE.blob: by_node(here.nodes)})
+    assert judged.verified == ("good",)
+    assert [text.partition(":")[0] for text in judged.conflicts] == ["bad"]
 
 
 def run(check: object, name: str) -> VerificationRecord:
@@ -130,6 +165,73 @@ def test_every_node_s_line_lies_in_its_pins(check: object, name: str, line: int)
     direct = {c.id for c in graph_claims if c.direct and not c.conflict}
     assert direct <= set(record.claims)
     assert set(record.nodes) == set(record.located)
+
+
+LIBRARYS = [r.default for r in releases().values() if find.reference(find.model(r.default).reference).release is None]
+"""A model of each release whose reference is a library's own code for it."""
+
+
+@pytest.mark.slow
+@pytest.mark.network
+@pytest.mark.parametrize("name", LIBRARYS)
+def test_every_node_s_line_lies_in_its_pins_in_every_file_of_the_library(name: str) -> None:
+    record = run(located, name)
+    model = find.model(name)
+    home = find.reference(model.reference).home
+    run_here = {place.blob for place in places(model) if place.source == home.source}
+    assert len(run_here) > 3
+    direct = {c.id for c in find.claims(model) if c.direct and c.pin.place.blob in run_here}
+    assert direct <= set(record.claims)
+    assert {measured.what for measured in record.measurements if measured.value} <= {
+        *("nodes located, every block's own", "nodes with further lines, ruled out by call order"),
+        *("matched values, relative", "parameters with a second name"),
+    }
+    assert located_package.applies(model) is not None
+    assert computes_as.applies(model) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_a_claim_that_names_a_line_of_another_branch_fails() -> None:
+    """The frequencies that are scaled are not made by the lines that make those that are not."""
+    model = find.model("gemma-3-4b")
+    record = located.run(dataclasses.replace(model, without=()), silent)
+    assert record.outcome == "failed"
+    assert "gemma3-global-frequencies: rope.frequencies is at 156" in record.detail
+
+
+@pytest.mark.slow
+@pytest.mark.network
+@pytest.mark.parametrize("name", LIBRARYS)
+def test_a_librarys_class_makes_our_angles_and_takes_our_tensors(name: str) -> None:
+    record = run(executed, name)
+    frequencies = [m for m in record.measurements if m.what.startswith("rotary frequencies")]
+    assert [m.value for m in frequencies] == [0.0] * len(frequencies)
+    assert len(frequencies) >= 2
+    assert record.claims
+    loaded = run(executed_sizes, name)
+    tensors = values(loaded, "")["parameters held against the reference's"]
+    assert tensors >= find_variant(find.model(name).variant).config.num_hidden_layers * 9
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_another_base_is_not_the_librarys(monkeypatch: pytest.MonkeyPatch) -> None:
+    variant = find_variant("qwen3-0.6b")
+    other = dataclasses.replace(variant, config=dataclasses.replace(variant.config, rope_theta=10000.0))
+    monkeypatch.setattr(executed.models, "find", lambda _name: other)
+    assert executed.run(find.model("qwen3-0.6b"), silent).outcome == "failed"
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_a_list_of_another_size_is_not_the_models() -> None:
+    assert run(executed_sizes, "gemma-3-1b").claims == ("configuration-gemma-3-1b",)
+    other = dataclasses.replace(find.model("gemma-3-1b"), configuration=find.model("gemma-3-4b").configuration)
+    record = executed_sizes.run(other, silent)
+    assert record.outcome == "failed"
+    assert "Differ: head_dim" not in record.detail
+    assert "hidden_size" in record.detail.rpartition("Differ")[2]
 
 
 @pytest.mark.slow
@@ -190,13 +292,15 @@ def test_blocks_are_independent() -> None:
     assert values(record, "")["parameters that two blocks share"] == 0
 
 
-@pytest.mark.parametrize("name", ["llama-3-8b", "llama-3.2-1b"])
+@pytest.mark.parametrize("name", ["llama-3-8b", "llama-3.2-1b", "gemma-3-1b", *LIBRARYS])
 def test_absences_have_counter_examples_that_are_noticed(name: str) -> None:
     record = run(absent, name)
     controls = [m for m in record.measurements if m.what.startswith("counter-example moved")]
-    assert len(controls) >= 4
+    assert len(controls) >= 6
     assert all(m.value >= absent.LEAST for m in controls)
-    assert ("No scaling" in record.detail) == (name == "llama-3-8b")
+    ropes = dict(executed.ropes(find_variant(find.model(name).variant).build("meta")))
+    plain = [rope for rope, made in ropes.items() if not hasattr(made, "scale")]
+    assert [f"No scaling: {rope}.table" in record.detail for rope in ropes] == [rope in plain for rope in ropes]
 
 
 def test_an_absence_that_does_not_hold_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,3 +315,13 @@ def test_an_absence_that_does_not_hold_fails(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(SplitHeads, "forward", shifted)
     assert absent.run(find.model("llama-3-8b"), silent).outcome == "failed"
+
+
+def test_a_cap_on_scores_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from openmodelatlas.parts.attend import ScaledScores
+
+    plain = ScaledScores.forward
+    monkeypatch.setattr(ScaledScores, "forward", lambda self, q, k: 50.0 * (plain(self, q, k) / 50.0).tanh())
+    record = absent.run(find.model("gemma-3-1b"), silent)
+    beyond = {m.where for m in record.measurements if m.bound is not None and m.value > m.bound}
+    assert beyond == {"local_block.attention.attend.mask", "global_block.attention.attend.mask"}

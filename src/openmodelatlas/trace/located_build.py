@@ -180,7 +180,7 @@ def arguments(config: type, scheme: str, variant: Variant, settings: Mapping[str
     """The variant's numbers under the reference's names, as far as the class takes them."""
     found, accepted = located_stored.settings(variant, scheme), _accepted(config)
     if hasattr(config, READER):
-        found = {**found, **EAGER, "tie_word_embeddings": located_stored.tied(variant)}
+        found = {**found, **EAGER}
     else:
         found = {key: value for key, value in found.items() if key in accepted}
     found |= {key: settings[setting] for key, setting in SETTINGS.items() if key in accepted}

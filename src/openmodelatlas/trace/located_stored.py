@@ -12,6 +12,8 @@ from openmodelatlas.models.variant import Variant
 
 INDEX, EXPERT = "{i}", "{e}"
 BLOCKS = "blocks"
+TIED = "tie_word_embeddings"
+"""The key that says whether the unembedding is the embedding table; it is no number of a configuration."""
 
 
 def schemes(family: str) -> tuple[str, ...]:
@@ -23,10 +25,10 @@ def settings(variant: Variant, scheme: str) -> dict[str, Any]:
     """The variant's numbers under the scheme's keys, nested as the file nests them; a number that has several keys
     stands under the first. What a key must equal stands there, too, unless its section is not needed."""
     columns = tables.names(variant.family)["metadata"][scheme]
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {TIED: tied(variant)} if scheme == "huggingface" else {}
     given: set[str] = set()
     for key, field in columns["read"].items():
-        value = tied(variant) if field == "tied" else getattr(variant.config, field, None)
+        value = getattr(variant.config, field, None)
         if value is not None and field not in given:
             given.add(field)
             _put(found, key, value)
