@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(found: "Located", text: list[str]) -> None:
-    names = max(len(_name(n.node)) for n in found.nodes)
+    names = max(len(_name(name)) for name in (*(n.node for n in found.nodes), *found.missing))
     for node in found.nodes:
         for i, line in enumerate(node.lines):
             name = _name(node.node) if i == 0 else ""
