@@ -1,10 +1,15 @@
-"""`oma evidence`: look up the lines that a model's claims are pinned to."""
+"""`oma evidence`: look up the lines that a model's claims are pinned to; or hash lines, to pin a claim to them."""
 
 import argparse
+import re
+import sys
 from collections import Counter
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from openmodelatlas.errors import UsageError
 
 if TYPE_CHECKING:
     from openmodelatlas.records.catalog import Model
@@ -12,15 +17,23 @@ if TYPE_CHECKING:
 
     Reports = Mapping[str, tuple[PinReport, ...]]
 
-HELP = "look up the lines that a model's claims are pinned to, and compare them"
+HELP = "look up the lines that a model's claims are pinned to, and compare them; or hash lines of a file, to pin them"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("model", help="model id, such as llama-3.1-8b; a release id means its default size")
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL", help="model id, such as llama-3.1-8b; a release id means its default size"
+    )
     parser.add_argument("--mirror", type=Path, metavar="DIR", help="a git clone, or a folder of clones, to read from")
     parser.add_argument("--offline", action="store_true", help="do not use the network")
     parser.add_argument("--json", action="store_true", help="print everything that was found, text included, as JSON")
+    parser.add_argument(
+        "--hash",
+        nargs="+",
+        metavar=("FILE", "FIRST-LAST"),
+        help="print these lines of a file as a claim pins them, and the text itself on stderr",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,6 +42,10 @@ def run(args: argparse.Namespace) -> int:
     from openmodelatlas.cli.progress import Show
     from openmodelatlas.evidence.resolve import resolve
 
+    if args.hash is not None:
+        return _hash(args)
+    if args.model is None:
+        raise UsageError("no model given", expected="a model of `oma list`, or --hash FILE FIRST-LAST")
     model = find.model(args.model)
     show = Show()
     try:
@@ -41,6 +58,45 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print_table(model, reports, statuses)
     return 1 if statuses["CHANGED"] else 0
+
+
+def _hash(args: argparse.Namespace) -> int:
+    """Rows for `lines = [...]` of a claim."""
+    from openmodelatlas.cli.toml_text import range_row
+    from openmodelatlas.evidence.excerpts import lines_of
+
+    name, *asked = args.hash
+    if args.model is not None or not asked:
+        raise UsageError("--hash takes a file and ranges of lines, and no model", found=args.model or name)
+    try:
+        lines = lines_of(_path(name).read_bytes())
+    except OSError as error:
+        raise UsageError("not a readable file", where=name, found=error.strerror) from None
+    rows = []
+    for text in asked:
+        first, last = _range(text, len(lines))
+        rows.append(range_row(lines, first, last))
+        print("\n".join(f"{number:>5}  {lines[number - 1]}" for number in range(first, last + 1)), file=sys.stderr)
+    print("\n".join(rows))
+    return 0
+
+
+def _path(name: str) -> Path:
+    """A file as it is named, or inside an installed package (`transformers/masking_utils.py`)."""
+    package = name.partition("/")[0]
+    if Path(name).exists() or not package.isidentifier():
+        return Path(name)
+    spec = find_spec(package)
+    return Path(name) if spec is None or spec.origin is None else Path(spec.origin).parent.parent / name
+
+
+def _range(text: str, end: int) -> tuple[int, int]:
+    """`5-9`, or `5` alone."""
+    found = re.fullmatch(r"(\d+)(?:[-–](\d+))?", text)
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= first <= last <= end:
+        raise UsageError("not lines of the file", found=text, expected=f"FIRST-LAST between 1 and {end}")
+    return first, last
 
 
 def _print_json(model: "Model", reports: "Reports", statuses: Counter[str]) -> None:

@@ -1,0 +1,82 @@
+"""A family's map derived to the end even where its page table has gaps: all of them at once, with the rows to fill."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from openmodelatlas.errors import DefinitionError
+from openmodelatlas.models.tables import pages
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.records.graph import Node, Size
+from openmodelatlas.trace.nodes import NodeBuilder
+from openmodelatlas.trace.regions import census
+from openmodelatlas.trace.symbolic import symbolic_run
+
+STANDING = ("B", "T", "S")
+"""Axes that have no size in a configuration."""
+
+Row = tuple[str, str]
+"""A section of the page table, and a name in it."""
+
+
+class GapBuilder(NodeBuilder):
+    """Builds every node, and notes what the page table lacks or has wrong instead of stopping at the first."""
+
+    def __init__(self, *args: Any) -> None:
+        self.gaps: dict[Row, str] = {}
+        self.wrong: dict[Row, str] = {}
+        super().__init__(*args)
+
+    def _row(self, section: str, name: str) -> Mapping[str, Any]:
+        try:
+            return super()._row(section, name)
+        except DefinitionError:
+            self.gaps.setdefault((section, name), "")
+            return {"title": "", "symbol": "x", "axes": (), "sentence": ""}
+
+    def _check_axes(self, tensor: str, axes: tuple[str, ...], shape: tuple[Size, ...]) -> None:
+        section = "tensors" if ":" in tensor else "parameters"
+        if (section, tensor) in self.gaps:
+            self.gaps[section, tensor] = f"[{', '.join(self._axis(size) for size in shape)}]"
+            return
+        try:
+            super()._check_axes(tensor, axes, shape)
+        except (DefinitionError, ValueError) as error:
+            self.wrong.setdefault((section, tensor), str(error))
+
+    def _axis(self, size: Size) -> str:
+        """The axis of that size, quoted; where several have it, all of them."""
+        if size in STANDING:
+            return f'"{size}"'
+        letters = list(self.axes)
+        made = ["1", *letters, *(f"{a}*{b}" for a in letters for b in letters if b == "E"), "E/2"]
+        fitting = [axis for axis in made if self._fits(axis, size)]
+        return f'"{"|".join(fitting) or size}"'
+
+    def _fits(self, axis: str, size: Size) -> bool:
+        return all(letter in self.axes for letter in axis if letter.isalpha()) and self.axis_size(axis) == size
+
+
+class Derived:
+    """What deriving showed: the nodes, the gaps of the page table as lines to be filled in, rows whose axes do not
+    fit, and the rows that were used."""
+
+    def __init__(self, variant: Variant) -> None:
+        found = census(variant)
+        run = symbolic_run(variant, found)
+        table = pages(variant.family)
+        axes = {axis: getattr(variant.config, key) for axis, key in table["axes"].items()}
+        builder = GapBuilder(variant, table, axes, found, run)
+        self.nodes: tuple[Node, ...] = (*builder.nodes(), *builder.tensors())
+        self.regions = [region.name for region in found.regions]
+        self.gaps = {row: line(*row, axes) for row, axes in builder.gaps.items()}
+        self.wrong = dict(builder.wrong)
+        self.used = set(builder.rows_used)
+
+
+def line(section: str, name: str, axes: str) -> str:
+    """A row of the page table to be filled in."""
+    if section == "nodes":
+        return f'"{name}" = {{ title = "TODO" }}'
+    said = ', sentence = "TODO"' if section == "tensors" else ""
+    title = 'title = "TODO", ' if section == "tensors" else ""
+    return f"\"{name}\" = {{ {title}symbol = 'TODO', axes = {axes or '[]'}{said} }}"

@@ -1,0 +1,430 @@
+"""The items of the list of what a family still lacks, in the order in which to work."""
+
+import functools
+import importlib
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from openmodelatlas.catalog import find
+from openmodelatlas.catalog import records as kept
+from openmodelatlas.catalog.annotate import spread
+from openmodelatlas.evidence.resolve import resolve
+from openmodelatlas.fetch import cache
+from openmodelatlas.models import tables, variants
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.records.evidence import Claim, Place
+from openmodelatlas.records.report import TensorRow
+from openmodelatlas.trace import docs
+from openmodelatlas.verify import parity, parity_run
+from openmodelatlas.verify.missing import Outcome, Step, Subject, ToDo, fields, pattern, structure_names
+from openmodelatlas.verify.model import check, stale
+from openmodelatlas.verify.model import missing as without_record
+from openmodelatlas.verify.parity_distances import region
+from openmodelatlas.verify.published import counts
+from openmodelatlas.weights.configuration import account_configuration
+from openmodelatlas.weights.ledger import account
+from openmodelatlas.weights.naming import EXPERT, Scheme, name_table
+
+POSITIONS = 48
+LONGEST = 90
+MARK = re.compile(r"\bTODO\b")
+FIRST_LINE = (1, 1)
+"""What a claim is pinned to that nobody has pinned yet."""
+
+
+# --- the definition and its entries -----------------------------------------------------------------------------------
+
+
+def definition(s: Subject) -> Outcome:
+    """The family's file is imported, and every variant is built without storage."""
+    module = importlib.import_module(f"openmodelatlas.models.{s.family}")
+    if not getattr(module, "VARIANTS", {}):
+        return Outcome("", (ToDo(s.file(".py"), "no row under VARIANTS"),))
+    for variant in s.variants.values():
+        variant.build("meta")
+    return Outcome(", ".join(s.variants))
+
+
+def entries(s: Subject) -> Outcome:
+    """The catalogue can be read, and has every variant."""
+    left = [
+        ToDo("catalog/releases", f'no [[model]] with id = "{name}" (or variant = "{name}")')
+        for name, variant in s.variants.items()
+        if s.model_of(variant) is None
+    ]
+    for model in s.models:
+        find.claims(model)
+    return Outcome("", tuple(left))
+
+
+# --- the name table ---------------------------------------------------------------------------------------------------
+
+
+def settings(s: Subject) -> Outcome:
+    """Every key of every published configuration stands in a column, and says what the variant says."""
+    where, left = s.file(".names.toml"), dict[str, ToDo]()
+    for row in s.configurations:
+        for key in account_configuration(row["keys"], s.variants[row["model"]]):
+            known = key.key in row.get("conflicts", {}) or (row.get("trimmed") and key.value.startswith("absent"))
+            if key.ok or known:
+                continue
+            what = f"but {key.reason}" if key.column != "unaccounted" else "which stands in no column"
+            left.setdefault(key.key, ToDo(where, f"{key.key} is {key.value}, {what} ({row['model']})"))
+    for name in sorted(set(s.variants) - {row["model"] for row in s.configurations}):
+        left[name] = ToDo("tests/data/published_configs.toml", f"no [[config]] of {name}")
+    for scheme in SCHEMES:
+        table = name_table(s.family, scheme)
+        numbers = {field for variant in s.structures for field in fields(variant)}
+        for field in sorted(numbers - {*table.read.values(), *table.unstated}):
+            head = f"[metadata.{scheme}.read]"
+            left[f"{scheme} {field}"] = ToDo(where, f"no key under {head} is read into {field}, and it is not unstated")
+    keys = sum(len(row["keys"]) for row in s.configurations)
+    return Outcome(f"{keys} keys of {len(s.configurations)} published files", tuple(left.values()), COLUMNS)
+
+
+SCHEMES: tuple[Scheme, ...] = ("huggingface", "gguf")
+COLUMNS = (
+    "columns: read (the model computes with it), must_equal (no model of the family may differ), null, "
+    "ignored (and why)"
+)
+
+
+def tensors(s: Subject) -> Outcome:
+    """Every tensor of the library's own model has a parameter of its shape, and every parameter a tensor."""
+    left = dict.fromkeys(todo for name in s.said for todo in _tensors(s, s.variants[name]))
+    left |= dict.fromkeys(_gguf_names(s))
+    unknown = {r.parameter for r in name_table(s.family, "huggingface").tensors}
+    for parameter in sorted(unknown - {name for variant in s.structures for name in structure_names(variant)}):
+        left[ToDo(s.file(".names.toml"), f"a row of {parameter}, which no variant has")] = None
+    made = ", ".join(f"{len(said.tensors)} of {said.model} ({said.version})" for said in s.said.values())
+    return Outcome(made, tuple(left))
+
+
+def _tensors(s: Subject, variant: Variant) -> Iterator[ToDo]:
+    said, config = s.said[variant.name], s.configuration(variant)
+    rows = account(said.header(config or {}, said.model), variant, "huggingface").rows
+    known = {row.parameter for row in name_table(s.family, "huggingface").tensors}
+    for row in rows:
+        if row.status == "surplus" and row.stored is not None:
+            stored = pattern(row.stored.name)
+            shape = f"{list(row.stored.shape)}"
+            name = f"; GGUF calls it {other}" if (other := _gguf(s, stored)) else ""
+            yield ToDo(s.file(".names.toml"), f"no [[tensor]] has huggingface = {stored!r}, shape {shape}{name}")
+        elif row.status == "shape" and row.stored is not None:
+            sizes = f"{list(row.shape or ())} here, {list(row.stored.shape)} in {pattern(row.stored.name)}"
+            yield ToDo(s.file(".py"), f"{_parameter(row)} has another shape: {sizes}")
+        elif row.status == "missing":
+            ours = _parameter(row)
+            if ours in known:
+                yield ToDo(s.file(".names.toml"), f"{ours}: the library stores no tensor of the name in its row")
+            else:
+                shape = f"shape {list(row.shape or ())}"
+                yield ToDo(s.file(".names.toml"), f"no [[tensor]] has parameter = {ours!r}, {shape}")
+
+
+def _parameter(row: TensorRow) -> str:
+    return re.sub(r"^blocks\.\d+\.", "blocks.{i}.", row.parameter or "")
+
+
+@functools.cache
+def _gguf_map(architecture: str) -> Any:
+    import gguf
+
+    known = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
+    return gguf.get_tensor_name_map(known[architecture], 3) if architecture in known else None
+
+
+def _gguf(s: Subject, stored: str) -> str | None:
+    """What GGUF's own package calls a tensor of a published name; nothing where it merges several."""
+    table = name_table(s.family, "gguf")
+    mapping = _gguf_map(str(table.must_equal["general.architecture"]))
+    if mapping is None or EXPERT in stored:
+        return None
+    found: str | None = mapping.get_name(stored.replace("{i}", "2"), try_suffixes=(".weight", ".bias"))
+    return None if found is None else found.replace(".2.", ".{i}.")
+
+
+def _gguf_names(s: Subject) -> Iterator[ToDo]:
+    """The names of the two schemes against the package's own map from one to the other."""
+    table = name_table(s.family, "gguf")
+    said = {row.parameter: row.stored for row in name_table(s.family, "huggingface").tensors}
+    architecture = str(table.must_equal["general.architecture"])
+    if _gguf_map(architecture) is None:
+        what = f"general.architecture is {architecture!r}, which GGUF's package does not know"
+        yield ToDo(s.file(".names.toml"), what)
+        return
+    for row in table.tensors:
+        name = _gguf(s, said.get(row.parameter, EXPERT))
+        if name is not None and name not in row.forms:
+            yield ToDo(s.file(".names.toml"), f"{row.parameter}: gguf is {row.stored!r}, in GGUF's package {name!r}")
+
+
+# --- the map ----------------------------------------------------------------------------------------------------------
+
+
+def pages(s: Subject) -> Outcome:
+    """The map derives, and the page table has a row for everything in it and no other."""
+    where, left = s.file(".pages.toml"), dict[ToDo, None]()
+    for derived in s.maps.values():
+        for (section, _), line in derived.gaps.items():
+            left[ToDo(where, f"[{section}] lacks {line}")] = None
+        for error in derived.wrong.values():
+            left[ToDo(where, error)] = None
+    used = {row for derived in s.maps.values() for row in derived.used}
+    table = tables.pages(s.family)
+    for section in ("nodes", "tensors", "parameters"):
+        for name in table[section]:
+            if (section, name) not in used:
+                left[ToDo(where, f"[{section}] has {name!r}, which no map has")] = None
+    numbers = [sum(node.kind != "tensor" for node in derived.nodes) for derived in s.maps.values()]
+    how = "where an axis is printed as A|B, several sizes are equal: choose"
+    return Outcome(f"{' and '.join(map(str, numbers))} nodes", tuple(left), how)
+
+
+def points(s: Subject) -> Outcome:
+    """Every op has a place in the library's code where its value is, unless no family has one for it."""
+    where, table = s.file(".transformers.toml"), tables.transformers(s.family)["points"]
+    pointed = {name.partition(":")[0] for name in table}
+    regions = {name for derived in s.maps.values() for name in derived.regions}
+    ops = {_plain(n.id, regions): n.class_ for d in s.maps.values() for n in d.nodes if n.kind == "op"}
+    without = {op for op in ops if ops[op] in _pointless(s.family)}
+    without |= tables.transformers(s.family).get("unpointed", {}).keys()
+    left = [ToDo(where, f"[points] has {name!r}, which is no op") for name in sorted(pointed - set(ops))]
+    left += [
+        ToDo(where, f"[points] lacks {op!r}")
+        for op in sorted(set(ops) - pointed - without)
+    ]
+    how = "an op whose value the library has nowhere stands under [unpointed], with the node where it shows"
+    return Outcome(f"{len(pointed & set(ops))} of {len(ops)} ops", tuple(left), how)
+
+
+def _plain(node: str, regions: set[str]) -> str:
+    """A node's id under `block`, whichever kind its block is of."""
+    first, dot, rest = node.partition(".")
+    return f"block{dot}{rest}" if first in regions else node
+
+
+@functools.cache
+def _pointless(family: str) -> set[str]:
+    """Classes of ops for which other families have no point: views, and what shows in the very next node."""
+    pointed, unpointed = set[str](), set[str]()
+    for other, variant in {v.family: v for v in variants().values()}.items():
+        if other != family:
+            named = {name.partition(":")[0] for name in tables.transformers(other)["points"]}
+            shallow = parity.variant_with(variant, num_hidden_layers=parity.depth(variant))
+            for path, module in shallow.build("meta").named_modules():
+                there = pointed if region(path) in named else unpointed
+                there.add(type(module).__name__)
+    return unpointed - pointed
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def stages(s: Subject) -> Outcome:
+    """A tiny twin beside the library, node by node in the order of the forward: the first that differs."""
+    left, compared = list[ToDo](), list[str]()
+    for variant in s.structures:
+        model = s.model_of(variant)
+        if model is None:
+            continue
+        s.progress(f"running {model.id} beside the library", 0, 0)
+        twin = parity_run.twin(model)
+        cases = {"text": parity.case(POSITIONS, batch=2)}
+        outcomes, _ = parity_run.against(model, twin, cases, s.progress)
+        rows = parity_run.every(outcomes["text"])
+        seen = outcomes["text"].found.sequence
+        compared.append(f"{len(seen)} nodes of {model.id}")
+        first = next((row for row in rows if row.bound is not None and row.value > row.bound), None)
+        if first is not None:
+            what = f"first to differ: {first.value:.1e} from the library, the bar is {first.bound:.1e}"
+            if first.value >= 1e300:
+                what = "first to differ: another shape, or other places masked, than in the library"
+            before = seen.index(first.where)
+            left.append(ToDo(first.where, f"{what} ({model.id}; the {before} nodes before it agree)"))
+        named = tables.transformers(s.family)["points"]
+        found = {_plain(node, set(parity.kinds(twin))) for node in seen}
+        for name, row in named.items():
+            if name not in found and "kind" not in row:
+                left.append(ToDo(s.file(".transformers.toml"), f"no value at the point of {name!r}: {row['at']}"))
+    return Outcome(", ".join(compared), tuple(left))
+
+
+def equations(s: Subject) -> Outcome:
+    """Each op's equation has its statement in NumPy, and the family its whole model."""
+    known = s.statements().STATEMENTS
+    left = dict[ToDo, None]()
+    kinds = {type(m) for v in s.structures for m in v.build("meta").modules()}
+    printed = [(kind.__name__, docs.page(kind).equation) for kind in sorted(kinds, key=lambda k: k.__name__)]
+    nodes = {node.class_ for derived in s.maps.values() for node in derived.nodes if node.kind == "op"}
+    for name, equation in printed:
+        if name in nodes and not equation:
+            left[ToDo(name, "its docstring has no Equation:")] = None
+        elif equation and (name, equation) not in known:
+            left[ToDo("tests/equations/statements.py", f"no statement of {name}: {equation}")] = None
+    if not (s.places.equations / "whole" / f"{s.family}.py").is_file():
+        left[ToDo(f"tests/equations/whole/{s.family}.py", "not there: the whole model, statement by statement")] = None
+    return Outcome(f"{sum(bool(text) for _, text in printed)} equations", tuple(left))
+
+
+def count(s: Subject) -> Outcome:
+    """The published number of parameters, the library's and ours are one."""
+    left, published, totals = list[ToDo](), counts(), dict[str, int]()
+    for name, variant in s.variants.items():
+        ours = totals[name] = sum(p.numel() for p in variant.build("meta").parameters())
+        said = s.said.get(name)
+        if said is not None and said.total != ours:
+            left.append(ToDo(s.file(".py"), f"{name}: {ours:,} parameters, in the library's model {said.total:,}"))
+        there = published.get(name, {"count": 0})["count"]
+        if there != ours:
+            what = f"{name}: {there:,} published, {ours:,} here" if there else f"{name}: no published count"
+            what += "; the same row stands in verify/published_counts.toml"
+            left.append(ToDo("tests/data/parameter_counts.toml", what))
+    return Outcome("; ".join(f"{name}: {total:,}" for name, total in totals.items()), tuple(left))
+
+
+# --- evidence ---------------------------------------------------------------------------------------------------------
+
+
+def claims(s: Subject) -> Outcome:
+    """Each claim's pin holds; each node has a claim that computes it, and one line of the reference's own."""
+    left = dict[ToDo, None]()
+    shown = {claim.id: claim for model in s.models for claim in find.shown(model)}
+    where = {name: f"claim {name}" for name in shown}
+    keep_installed({claim.pin.place for claim in shown.values()})
+    for name, (report, *_) in resolve(list(shown.values()), offline=True).items():
+        unpinned = [(part.first, part.last) for part in report.pin.ranges] == [FIRST_LINE]
+        if unpinned:
+            left[ToDo(where[name], "is not pinned")] = None
+        elif report.status != "same":
+            left[ToDo(where[name], f"its pin is {report.status}: {report.detail}")] = None
+    for variant in s.structures:
+        model = s.model_of(variant)
+        if model is not None:
+            left |= dict.fromkeys(_evidence(s, model, variant))
+    how = f"oma new {s.family} --pin pins what it can locate; oma evidence --hash FILE FIRST-LAST prints a range"
+    return Outcome(f"{len(shown)} claims", tuple(left), how)
+
+
+def _evidence(s: Subject, model: Any, variant: Variant) -> Iterator[ToDo]:
+    derived = s.maps[variant.name]
+    made: list[Claim] = [spread(claim, derived.regions) for claim in find.shown(model)]
+    ids = {node.id for node in derived.nodes}
+    for claim in made:
+        if stray := [name for name in (*claim.direct, *claim.contextual) if name not in ids]:
+            yield ToDo(f"claim {claim.id}", f"names what {model.id} lacks: {', '.join(stray)}")
+    nodes = [node.id for node in derived.nodes if node.kind != "tensor"]
+    direct = {name for claim in made for name in claim.direct}
+    about = direct | {name for claim in made for name in claim.contextual}
+    said = [name for claim in made for name in claim.expressions]
+    for node in nodes:
+        shown = node or '""'
+        if node not in direct and node not in ("", *derived.regions):
+            yield ToDo(shown, "no claim has it under direct: whose lines compute it?")
+        elif node not in about:
+            yield ToDo(shown, "no claim is about it")
+        if said.count(node) != 1:
+            many = "no claim has" if node not in said else "more than one claim has"
+            yield ToDo(shown, f"{many} its line under [claim.expressions]")
+
+
+def keep_installed(places: set[Place]) -> None:
+    """Keep files of installed packages that are the pinned ones to the byte, so that no download is needed."""
+    for place in places:
+        spec = find_spec(place.source) if place.kind == "wheel" and place.source.isidentifier() else None
+        if spec is None or spec.origin is None or cache.load_blob(place.blob) is not None:
+            continue
+        path = Path(spec.origin).parent.parent / place.path
+        if path.is_file() and cache.blob_id(path.read_bytes()) == place.blob:
+            cache.keep_blob(path.read_bytes(), instead_of=place.blob)
+
+
+def lines(s: Subject) -> Outcome:
+    """Each direct claim's lines compute its nodes, found by running the reference."""
+    left, notes = list[ToDo](), list[str]()
+    for variant in s.structures:
+        model = s.model_of(variant)
+        if model is None or (why := check("located").applies(model)) is not None:
+            notes.append(why if model is not None else "")
+            continue
+        s.progress(f"locating {model.id}", 0, 0)
+        record = check("located").run(model, s.progress)
+        said = re.split(r"(?<=\.) (?=CONFLICT|Not located|No value)", record.detail)
+        notes.append(said[0].rstrip("."))
+        if record.outcome == "passed":
+            continue
+        wrong_pins = [ToDo(model.id, text) for text in said[1:] if not text.startswith("No value")]
+        left += wrong_pins
+        if not wrong_pins:
+            wrong = [m for m in record.measurements if m.bound is not None and m.value > m.bound]
+            left += [ToDo(m.where or model.id, f"{m.what}: {m.value:g}, at most {m.bound:g}") for m in wrong]
+    return Outcome("; ".join(notes), tuple(left))
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def placeholders(s: Subject) -> Outcome:
+    """No TODO is left in the family's files."""
+    left = []
+    for path in own_files(s):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if MARK.search(line):
+                said = line.strip()
+                text = said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
+                left.append(ToDo(f"{path.relative_to(s.places.root).as_posix()}:{number}", text))
+    return Outcome("", tuple(left))
+
+
+def own_files(s: Subject) -> list[Path]:
+    """The family's files, and those of all families that have a row of its models."""
+    catalog, room = s.places.package / "catalog", s.places.package / "models"
+    found = [*sorted(room.glob(f"{s.family}.*"))]
+    found += [catalog / "releases" / f"{name}.toml" for name in sorted({model.release for model in s.models})]
+    ids = {model.reference for model in s.models}
+    for path in sorted((catalog / "references").glob("*.toml")):
+        text = path.read_text(encoding="utf-8")
+        found += [path] if any(f'id = "{name}"' in text for name in ids) else []
+    found += [s.places.equations / "whole" / f"{s.family}.py"]
+    found += [*sorted(s.places.data.glob("*.toml")), s.places.package / "verify" / "published_counts.toml"]
+    return [path for path in found if path.is_file() and path.suffix in (".py", ".toml")]
+
+
+def records(s: Subject) -> Outcome:
+    """Every check that applies has run, passed, and its record speaks of what is here."""
+    own, left = {model.id for model in s.models}, list[ToDo]()
+    lacking: dict[str, list[str]] = {}
+    for model, name in without_record():
+        if model in own:
+            lacking.setdefault(model, []).append(name)
+    for model, names in lacking.items():
+        left.append(ToDo(model, f"no record of {', '.join(names)}: oma verify {model} --write"))
+    made = [record for model in sorted(own) for record in kept.of(model)]
+    for record in made:
+        if why := stale(record):
+            left.append(ToDo(record.model, f"the record of {record.check} is stale: {'; '.join(why)}"))
+        elif record.outcome == "failed":
+            left.append(ToDo(record.model, f"{record.check} failed: oma verify {record.model} --check {record.check}"))
+    return Outcome(f"{len(made)} records", tuple(left))
+
+
+FAST = ("definition", "entries", "settings", "tensors", "pages", "points")
+STEPS = (
+    Step("definition", "the file is imported, its variants are built", definition),
+    Step("entries", "the catalogue has every variant", entries, ("definition",)),
+    Step("settings", "every key of the published configuration has a column", settings, ("definition",)),
+    Step("tensors", "every tensor of the library's model has a parameter", tensors, ("definition",)),
+    Step("pages", "the map derives, the page table fits it", pages, ("definition",)),
+    Step("points", "every op has a place in the library", points, ("definition", "pages")),
+    Step("stages", "a tiny twin computes what the library computes", stages, FAST),
+    Step("equations", "every equation has its statement in NumPy", equations, ("definition", "pages")),
+    Step("count", "the published number of parameters", count, ("definition", "tensors")),
+    Step("claims", "every node has a claim, every claim its lines", claims, ("definition", "entries", "pages")),
+    Step("lines", "the lines of each claim compute its nodes", lines, (*FAST, "stages", "claims")),
+    Step("placeholders", "nothing is left to be filled in", placeholders, ("definition", "entries")),
+    Step("records", "every check has run and is kept", records, (*FAST, "stages", "lines", "placeholders")),
+)
+"""In the order in which to work."""
