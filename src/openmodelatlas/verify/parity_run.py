@@ -98,11 +98,11 @@ def packaged_source(progress: Progress = silent) -> Source:
 
 
 def _wheel_place() -> Place:
-    for claim in references()["meta-llama/llama-models"].claims:
-        place = claim.pin.place
-        if place.kind == "wheel" and place.path.endswith("llama3/model.py"):
+    claims = [claim for reference in references().values() if reference.runner == "meta" for claim in reference.claims]
+    for place in (claim.pin.place for claim in claims):
+        if place.kind == "wheel" and place.path.endswith("/model.py"):
             return place
-    raise CatalogError("no pin on the packaged reference", where="meta-llama/llama-models")
+    raise CatalogError("no pin on the packaged reference", where="catalog/references", expected="a model.py of a wheel")
 
 
 def ask_meta(
