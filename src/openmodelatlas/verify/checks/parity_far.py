@@ -46,7 +46,11 @@ def _run(model: Model, variant: Variant, progress: Progress) -> VerificationReco
     for case in cases.values():
         case["keep"] = [path for path in ops if not path.endswith(REPEATED)]
     outcomes, yardsticks = run_.against(model, variant, cases, progress)
-    blocks = "One block" if variant.config.num_hidden_layers == 1 else "A block of each kind, their pattern shortened to that, the window as it is"
+    blocks = (
+        "One block"
+        if variant.config.num_hidden_layers == 1
+        else "A block of each kind, their pattern shortened to that, the window as it is"
+    )
     return run_.record(
         model,
         __name__,
