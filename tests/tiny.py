@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from gguf_writer import File, f32
 
-from openmodelatlas.models import find
+from openmodelatlas.models import find, variants
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.weights.naming import block_pattern, name_table, pieces
 
@@ -24,6 +24,14 @@ SIZES = {
     "sliding_window": 8,
     "sliding_window_pattern": 2,
 }
+
+
+def representatives() -> list[str]:
+    """One variant of each kind: family, class of configuration, classes of the parts that vary."""
+    found: dict[Any, str] = {}
+    for name, of in variants().items():
+        found.setdefault((of.model, type(of.config), *of.parts.values()), name)
+    return list(found.values())
 
 
 def variant(like: str = "smollm2-135m", **changes: Any) -> Variant:

@@ -25,23 +25,16 @@ from openmodelatlas.weights.naming import block_pattern, fill, name_table, piece
 Write = Callable[..., Path]
 
 
-def kinds() -> dict[str, str]:
-    """One variant of each kind: family, class of configuration, classes of the parts that vary."""
-    found: dict[Any, str] = {}
-    for name, variant in variants().items():
-        kind = (variant.family, type(variant.config).__name__, *(part.__name__ for part in variant.parts.values()))
-        found.setdefault(kind, name)
-    return {name: "-".join(kind) for kind, name in found.items()}
+KINDS = tiny.representatives()
 
 
 def having(part: str) -> list[str]:
     """Variants of kinds whose blocks have a parameter of that name."""
-    names = [name for name in kinds() if part in dict(tiny.variant(name).build("meta").named_parameters())]
+    names = [name for name in KINDS if part in dict(tiny.variant(name).build("meta").named_parameters())]
     assert names
     return names
 
 
-KINDS = list(kinds())
 WITH_EXPERTS = having("blocks.0.feed_forward.router.weight")
 WITH_HEAD_NORMS = having("blocks.0.attention.q_norm.weight")
 

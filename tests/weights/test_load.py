@@ -17,7 +17,8 @@ from openmodelatlas.weights import memory, steps
 from openmodelatlas.weights.gguf import open_gguf
 from openmodelatlas.weights.ledger import account
 from openmodelatlas.weights.load import load
-from openmodelatlas.weights.naming import block_pattern, fill, name_table
+from openmodelatlas.weights.naming import EXPERT, block_pattern, fill, name_table, pieces
+from openmodelatlas.weights.settings import tied
 
 Write = Callable[..., Path]
 
@@ -103,52 +104,84 @@ def test_stored_frequency_divisors_must_be_those_of_the_definition(write: Write)
         loaded(write(scaled(right)[0]), of)
 
 
-def huggingface(of: Variant) -> transformers.LlamaForCausalLM:
-    c = of.config
-    config = transformers.LlamaConfig(
-        hidden_size=c.hidden_size,
-        num_hidden_layers=c.num_hidden_layers,
-        num_attention_heads=c.num_attention_heads,
-        num_key_value_heads=c.num_key_value_heads,
-        head_dim=c.head_dim,
-        intermediate_size=c.intermediate_size,
-        vocab_size=c.vocab_size,
-        max_position_embeddings=c.max_position_embeddings,
-        rms_norm_eps=c.rms_norm_eps,
-        rope_parameters={"rope_type": "default", "rope_theta": c.rope_theta},
-        tie_word_embeddings=False,
-        attn_implementation="eager",
-    )
+def configuration(of: Variant) -> dict[str, Any]:
+    """A `config.json` of the variant under the keys that its family's table reads, those of the older layout."""
+    table = name_table(of.family, "huggingface")
+    stated = {key: getattr(of.config, field) for key, field in table.read.items() if hasattr(of.config, field)}
+    for key, rule in table.conditional.items():
+        if hasattr(of.config, rule.field):
+            stated[key] = rule.there[0]
+    config: dict[str, Any] = {"tie_word_embeddings": tied(of)}
+    for key, value in stated.items():
+        section, _, rest = key.partition(".")
+        if key.startswith(("rope_parameters", "_")):
+            continue
+        if rest:
+            config.setdefault(section, {})[rest] = value
+        else:
+            config[key] = value
+    return config
+
+
+def huggingface(of: Variant) -> Any:
+    """The library's own model of the configuration, with random weights."""
+    table = name_table(of.family, "huggingface")
+    [name] = table.must_equal.get("architectures") or table.one_of["architectures"][0]
+    library = getattr(transformers, name)
+    config = library.config_class.from_dict(configuration(of))
+    config._attn_implementation = "eager"
     torch.manual_seed(3)
-    model = transformers.LlamaForCausalLM(config).eval()
+    model = library(config).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return model
 
 
+def published(model: Any, of: Variant) -> dict[str, torch.Tensor]:
+    """Its weights as a checkpoint has them: no second name for a shared table, experts each for itself."""
+    state = {}
+    for name, weight in model.state_dict().items():
+        block, experts, which = name.partition(".mlp.experts.")
+        if name == "lm_head.weight" and tied(of):
+            continue
+        if not experts:
+            state[name.replace(".mlp.gate.", ".block_sparse_moe.gate.")] = weight
+            continue
+        for e, expert in enumerate(weight):
+            parts = expert.chunk(2) if which == "gate_up_proj" else (expert,)
+            for part, short in zip(parts, ("w1", "w3") if len(parts) > 1 else ("w2",), strict=True):
+                state[f"{block}.block_sparse_moe.experts.{e}.{short}.weight"] = part
+    return state
+
+
 def from_huggingface(of: Variant, state: dict[str, torch.Tensor], skip: str = "") -> torch.nn.Module:
     """Our model with a Hugging Face state dict, by nothing but the name table and its steps."""
-    table = {row.parameter: row for row in name_table("llama", "huggingface").tensors}
+    table = {row.parameter: row for row in name_table(of.family, "huggingface").tensors}
     model = of.build("cpu", torch.float32)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             pattern, index = block_pattern(name)
             row = table[pattern]
-            weight = state.pop(fill(row.stored, index))
-            parameter.copy_(steps.apply(weight, tuple(s for s in row.steps if s != skip), of.config))
+            left = tuple(step for step in row.steps if step != skip)
+            stored = pieces(row.stored, index, parameter.shape[0])
+            weights = [steps.apply(state.pop(piece), left, of.config) for piece in stored]
+            parameter.copy_(steps.stack_experts(weights, len(weights)) if EXPERT in row.stored else weights[0])
     assert not state
     return model
 
 
-def test_hugging_face_names_and_steps_give_the_same_logits() -> None:
-    of = tiny.variant("llama-3-8b")
+@pytest.mark.parametrize("name", tiny.representatives())
+def test_hugging_face_names_and_steps_give_the_same_logits(name: str) -> None:
+    of = tiny.variant(name)
     theirs = huggingface(of)
     tokens = torch.randint(0, tiny.VOCAB, (2, 40), generator=torch.Generator().manual_seed(1))
     positions = torch.arange(40).expand(2, 40)
+    rows = name_table(of.family, "huggingface").tensors
     with torch.no_grad():
         expected = theirs(tokens).logits
-        ours = from_huggingface(of, dict(theirs.state_dict()))(tokens, positions)
-        unstepped = from_huggingface(of, dict(theirs.state_dict()), skip="interleave_rotary_rows")(tokens, positions)
-    scale = expected.abs().max()
-    assert (ours - expected).abs().max() < 1e-5 * scale
-    assert (unstepped - expected).abs().max() > 1e-2 * scale  # the step matters
+        scale = expected.abs().max()
+        ours = from_huggingface(of, published(theirs, of))(tokens, positions)
+        assert (ours - expected).abs().max() < 1e-5 * scale
+        for step in {step for row in rows for step in row.steps}:  # each matters
+            without = from_huggingface(of, published(theirs, of), skip=step)(tokens, positions)
+            assert (without - expected).abs().max() > 1e-2 * scale

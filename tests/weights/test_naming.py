@@ -10,6 +10,7 @@ from typing import Any
 
 import gguf
 import pytest
+import tiny
 import torch
 import transformers
 
@@ -159,11 +160,9 @@ def test_gguf_keys_are_those_of_the_package(family: str) -> None:
 
 
 def library_classes(family: str) -> Iterator[tuple[Variant, Any]]:
-    """A model of the library, without storage, for one variant of each kind; its settings by their published names."""
-    done = set()
-    for variant in variants().values():
-        if variant.family == family and (kind := (type(variant.config), *sorted(variant.parts.items()))) not in done:
-            done.add(kind)
+    """One variant of each kind, and the library's class of model for it."""
+    for variant in map(find, tiny.representatives()):
+        if variant.family == family:
             table = name_table(family, "huggingface")
             [name] = table.must_equal.get("architectures") or table.one_of["architectures"][0]
             yield variant, getattr(transformers, name)
