@@ -88,7 +88,8 @@ class Stored:
         shape = " × ".join(str(size) for size in values[0].shape)
         each = "norm by block" if len(values) > 1 else "one value"
         caption = f"{each}; {shape}, {values[0].dtype}"
-        return ValueView(title, caption, Markup(spark([v.norm for v in values])), tuple(map(_value_row, values)))
+        line = Markup(spark([(v.index or 0, v.norm) for v in values]))
+        return ValueView(title, caption, line, tuple(map(_value_row, values)))
 
 
 def _names(row: TensorRow, graph: Graph) -> list[str]:
@@ -127,24 +128,26 @@ def _value_row(value: ValueSummary) -> ValueRow:
     return ValueRow(index, *(f"{figure:.4g}" for figure in figures))
 
 
-def spark(values: Sequence[float]) -> str:
-    """A line over the blocks, from zero; its ends carry their numbers. Nothing for a single value."""
-    if len(values) < 2:
+def spark(pairs: Sequence[tuple[int, float]]) -> str:
+    """A line over the blocks, from zero, each value at its block's index; the ends carry theirs. Nothing for one."""
+    if len(pairs) < 2:
         return ""
+    indices, values = zip(*pairs, strict=True)
+    first, last = indices[0], indices[-1]
     width, height, top = 360.0, 64.0, max(values) or 1.0
-    xs = [4 + i * (width - 8) / (len(values) - 1) for i in range(len(values))]
+    xs = [4 + (i - first) * (width - 8) / (last - first) for i in indices]
     ys = [height - 14 - v / top * (height - 30) for v in values]
     line = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in zip(xs, ys, strict=True))
     peak = max(range(len(values)), key=lambda i: values[i])
     anchor = "start" if peak < len(values) / 4 else "end" if peak > len(values) * 3 / 4 else "middle"
-    words = f"{values[0]:.3g} in the first block, {values[-1]:.3g} in the last, at most {top:.3g} in block {peak}"
+    words = f"{values[0]:.3g} in block {first}, {values[-1]:.3g} in block {last}, at most {top:.3g} in {indices[peak]}"
     return (
         f'<svg class="spark" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{words}">'
         f'<path class="zero" d="M4 {height - 14:g}H{width - 4:g}"/><path d="{line}"/>'
         f'<circle cx="{xs[peak]:.1f}" cy="{ys[peak]:.1f}" r="2.6"/>'
         f'<text x="{xs[peak]:.1f}" y="{max(10.0, ys[peak] - 6):.1f}" text-anchor="{anchor}">{top:.3g}</text>'
-        f'<text x="4" y="{height - 2:g}">0</text>'
-        f'<text x="{width - 4:g}" y="{height - 2:g}" text-anchor="end">{len(values) - 1}</text></svg>'
+        f'<text x="4" y="{height - 2:g}">{first}</text>'
+        f'<text x="{width - 4:g}" y="{height - 2:g}" text-anchor="end">{last}</text></svg>'
     )
 
 

@@ -116,7 +116,7 @@ def _box(pen: Pen, box: Box, x: float, y: float) -> str:
     node = box.node
     here = ' aria-current="true"' if node.id == pen.here else ""
     kind = kind_of(node)
-    note = note_of(node)
+    note = note_of(pen.graph, node)
     spoken = escape(f"{node.title}, {node.parameters.count:,} parameters" if note else node.title)
     open_tag = (
         f'<a class="n box {kind}" href="{pen.link(node.id)}" data-id="{escape(node.id)}" aria-label="{spoken}"{here}>'
@@ -126,14 +126,15 @@ def _box(pen: Pen, box: Box, x: float, y: float) -> str:
         cross = f'<path class="plus" d="M{cx - 5:g} {cy:g}h10M{cx:g} {cy - 5:g}v10"/>'
         return f'{open_tag}<circle cx="{cx:g}" cy="{cy:g}" r="{ROUND:g}"/>{cross}</a>'
     region = node.region if node.region is not None and node.id == node.region.name else None
-    several = (region is not None and region.count > 1) or stacked_experts(node) > 1
+    behind = [(d, -d) for d in (8, 4)] if region is not None and region.count > 1 else []
+    behind = [(d, d) for d in (6, 3)] if stacked_experts(node) > 1 else behind  # arrows end above
     stack = "".join(
-        f'<rect class="back" x="{x + d:g}" y="{y - d:g}" width="{box.w:g}" height="{box.h:g}" rx="9"/>'
-        for d in ((8, 4) if several else ())
+        f'<rect class="back" x="{x + right:g}" y="{y + down:g}" width="{box.w:g}" height="{box.h:g}" rx="9"/>'
+        for right, down in behind
     )
     label, sub = node.title, note
     if region is not None and region.count > 1:
-        label, sub = times(node), f"{note} each"
+        label = times(node)
     middle = x + box.w / 2
     base = y + box.h / 2
     text = f'<text class="t" x="{middle:g}" y="{base + (-2.5 if sub else 4.5):g}">{escape(label)}</text>'
@@ -173,7 +174,7 @@ def _stack(pen: Pen, box: Box, x: float, y: float) -> str:
         nm, base = nx + named.w / 2, ny + named.h / 2
         text = (
             f'<text class="t" x="{nm:g}" y="{base - 11:g}">{escape(times(node))}</text>'
-            f'<text class="s" x="{nm:g}" y="{base + 5:g}">{escape(note_of(node))} each</text>'
+            f'<text class="s" x="{nm:g}" y="{base + 5:g}">{escape(note_of(pen.graph, node))}</text>'
             f'<text class="s" x="{nm:g}" y="{base + 20:g}">{escape(short_ranges(node.region.indices))}</text>'
         )
         frame = f'<rect x="{nx:g}" y="{ny:g}" width="{named.w:g}" height="{named.h:g}" rx="9"/>'

@@ -7,7 +7,7 @@ are relative to its parent's corner. Nothing here depends on a browser, a random
 from dataclasses import dataclass, field
 
 from openmodelatlas.records.graph import Graph, Node
-from openmodelatlas.site.experts import stacked_experts
+from openmodelatlas.site.experts import active, stacked_experts
 from openmodelatlas.site.metrics import text_width
 from openmodelatlas.site.ranks import Cell, Grid
 from openmodelatlas.site.routes import Channel, Ports, Routing, Wire, ports_of, route
@@ -89,11 +89,16 @@ def pill_width(pill: Pill) -> float:
     return text_width(pill.text, NOTE) + 20
 
 
-def note_of(node: Node) -> str:
-    """The second line of a box: how many parameters, if any; of experts, how many and of what size."""
+def note_of(graph: Graph, node: Node) -> str:
+    """The second line of a box: how many parameters, if any; of experts, how many and of what size, and of what holds
+    experts, how many parameters are active."""
+    count = node.parameters.count
     if experts := stacked_experts(node):
-        return f"{experts} × {compact(node.parameters.count // experts)}"
-    return compact(node.parameters.count) if node.parameters.count else ""
+        return f"{experts} × {compact(count // experts)}"
+    each = " each" if node.region is not None and node.id == node.region.name and node.region.count > 1 else ""
+    read = active(node, graph.axes)
+    tail = f", {compact(read)} active" if read != count else ""
+    return f"{compact(count)}{each}{tail}" if count else ""
 
 
 def lay_out(graph: Graph, name: str, opened: frozenset[str] = frozenset()) -> Placed:
@@ -115,7 +120,7 @@ def _box(graph: Graph, node: Node, scope: Scope, opened: frozenset[str]) -> Box:
         return Box(node, inside.w, inside.h, inside.anchor, inside=inside, given=given)
     if node.class_ == RESIDUAL:
         return Box(node, 2 * ROUND, 2 * ROUND, ROUND, pills)
-    note = note_of(node)
+    note = note_of(graph, node)
     title = node.title if node.region is None or node.id != node.region.name else f"{node.title}s"
     width = max(84.0, text_width(title, TITLE, bold=True) + 28, text_width(note, NOTE) + 28)
     width += 40 if node.children else 0
@@ -126,7 +131,7 @@ def _box(graph: Graph, node: Node, scope: Scope, opened: frozenset[str]) -> Box:
 
 def _stack(graph: Graph, node: Node, scope: Scope) -> Box:
     """The blocks as slabs in their order, and beside them a box for each kind with what it reads."""
-    names = [_name(graph.by_id[region.name], scope.readers[region.name]) for region in graph.regions]
+    names = [_name(graph, graph.by_id[region.name], scope.readers[region.name]) for region in graph.regions]
     order = kinds(graph)
     room = sum(box.h for box in names) + GAP * (len(names) - 1)
     pitch = max(min(SLAB, max(LEAST, TALLEST / len(order))), room / len(order))
@@ -143,8 +148,8 @@ def _stack(graph: Graph, node: Node, scope: Scope) -> Box:
     return Box(node, width, height, left + COLUMN / 2, stack=stack)  # fmt: skip
 
 
-def _name(region: Node, pills: tuple[Pill, ...]) -> Box:
-    width = max(text_width(times(region), TITLE, bold=True), text_width(note_of(region), NOTE)) + 40
+def _name(graph: Graph, region: Node, pills: tuple[Pill, ...]) -> Box:
+    width = max(text_width(times(region), TITLE, bold=True), text_width(note_of(graph, region), NOTE)) + 40
     return Box(region, 2 * round(width / 2), max(46.0, PILL_STEP * len(pills) + 2), width / 2, pills)
 
 

@@ -359,7 +359,8 @@
     var found = [];
     each(Object.keys(data.nodes), function (id) {
       var n = data.nodes[id], r = rank(words, (n[0] + " " + id + " " + n[1]).toLowerCase());
-      if (r >= 0) found.push([r + (id.indexOf(":") >= 0 ? 500 : 0), id, n[0]]);
+      if (words.length === 1 && id === words[0]) found.push([-1, id, n[0]]); // asked for by its own name
+      else if (r >= 0) found.push([r + (id.indexOf(":") >= 0 ? 500 : 0), id, n[0]]);
     });
     found.sort(function (a, b) { return a[0] - b[0]; });
     hits.innerHTML = "";
