@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,31 +18,11 @@ from openmodelatlas.cli import scaffold_family as family_files
 from openmodelatlas.cli.scaffold_family import TODO, Start
 from openmodelatlas.errors import UsageError
 from openmodelatlas.fetch import cache
+from openmodelatlas.models import tables
 from openmodelatlas.verify import library, published
+from openmodelatlas.verify.missing import Checkout
 
 COUNTS = "published_counts.toml"
-
-
-@dataclass(frozen=True)
-class Checkout:
-    """A source tree of this project: its root, and the package's folder in it."""
-
-    root: Path
-    package: Path
-
-    @property
-    def data(self) -> Path:
-        """What is published of the models."""
-        return self.root / "tests" / "data"
-
-    @property
-    def equations(self) -> Path:
-        """The equations in NumPy."""
-        return self.root / "tests" / "equations"
-
-    def shown(self, path: Path) -> str:
-        """A path of the tree as one types it at its root."""
-        return path.relative_to(self.root).as_posix()
 
 
 def checkout() -> Checkout:
@@ -158,9 +137,9 @@ def _nodes(table: Mapping[str, Any]) -> set[str]:
 
 def _references(folder: Path, own: str) -> list[Mapping[str, Any]]:
     """The references whose claims may be followed: the sibling's, or all where that is no code of the library's."""
-    tables: list[Mapping[str, Any]] = [tomllib.loads(_text(path)) for path in sorted(folder.glob("*.toml"))]
-    mine = [table for table in tables if table["id"] == own]
-    packaged = [t for t in tables if t["place"][t["home"]]["source"] == library.PACKAGE]
+    there: list[Mapping[str, Any]] = [tomllib.loads(_text(path)) for path in sorted(folder.glob("*.toml"))]
+    mine = [table for table in there if table["id"] == own]
+    packaged = [t for t in there if t["place"][t["home"]]["source"] == library.PACKAGE]
     return [table for table in mine if table in packaged] or packaged or mine
 
 
@@ -180,13 +159,13 @@ def write(files_: Mapping[Path, str]) -> None:
                 path.unlink() if old is None else path.write_bytes(old)
         found = cache.reason(error)
         raise UsageError("cannot write", where=str(path), found=found, fix="nothing was written") from error
-    _forget()
+    forget()
 
 
-def _forget() -> None:
+def forget() -> None:
     """What this process has read before."""
     importlib.invalidate_caches()
-    for kept in (models.variants, load.references, load.releases, published.counts):
+    for kept in (models.variants, tables.table, load.references, load.releases, published.counts):
         kept.cache_clear()
 
 

@@ -183,7 +183,7 @@ def _shell(start: Start, claim: Mapping[str, Any], texts: _Texts, nodes: Collect
     made += [f"at = {value(at)}", "lines = [", *rows, "]"]
     made += [_listed(name, about[name]) for name in ABOUT if about[name]]
     said = {n: text for n, text in claim.get("expressions", {}).items() if n in about["direct"] + about["contextual"]}
-    if said and not how.endswith(("in part", "not stand here")):
+    if said:
         rename = texts.renamed if at == HOME else str
         made += ["[claim.expressions]", *(f"{value(node)} = {value(rename(text))}" for node, text in said.items())]
     return "\n".join(made) + "\n"

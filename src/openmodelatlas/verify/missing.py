@@ -67,20 +67,32 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Places:
-    """Folders of a source checkout: its root, the package, what is published of the models, the equations in NumPy."""
+class Checkout:
+    """A source tree of this project: its root, and the package's folder in it."""
 
     root: Path
     package: Path
-    data: Path
-    equations: Path
+
+    @property
+    def data(self) -> Path:
+        """What is published of the models."""
+        return self.root / "tests" / "data"
+
+    @property
+    def equations(self) -> Path:
+        """The equations in NumPy."""
+        return self.root / "tests" / "equations"
+
+    def shown(self, path: Path) -> str:
+        """A path of the tree as one types it at its root."""
+        return path.relative_to(self.root).as_posix()
 
 
 class Subject:
     """A family, and what its items share: each is computed once."""
 
-    def __init__(self, family: str, places: Places, progress: Progress = silent) -> None:
-        self.family, self.places, self.progress = family, places, progress
+    def __init__(self, family: str, tree: Checkout, progress: Progress = silent) -> None:
+        self.family, self.tree, self.progress = family, tree, progress
 
     def file(self, end: str) -> str:
         """One of the family's files in `models`, as a message names it."""
@@ -108,7 +120,7 @@ class Subject:
     @functools.cached_property
     def configurations(self) -> list[dict[str, Any]]:
         """What is published of the family's variants: rows of published_configs.toml, `keys` with the nulls in it."""
-        path = self.places.data / "published_configs.toml"
+        path = self.tree.data / "published_configs.toml"
         rows = tomllib.loads(path.read_text(encoding="utf-8"))["config"]
         own = [row for row in rows if row["model"] in self.variants]
         return [{**row, "keys": {**row["keys"], **dict.fromkeys(row.get("null", ()))}} for row in own]
@@ -140,7 +152,7 @@ class Subject:
 
     def statements(self) -> ModuleType:
         """The equations in NumPy."""
-        path = self.places.equations / "statements.py"
+        path = self.tree.equations / "statements.py"
         spec = importlib.util.spec_from_file_location("oma_statements", path)
         assert spec is not None
         assert spec.loader is not None

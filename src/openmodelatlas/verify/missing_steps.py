@@ -180,31 +180,36 @@ def pages(s: Subject) -> Outcome:
             if (section, name) not in used:
                 left[ToDo(where, f"[{section}] has {name!r}, which no map has")] = None
     numbers = [sum(node.kind != "tensor" for node in derived.nodes) for derived in s.maps.values()]
-    how = "where an axis is printed as A|B, several sizes are equal: choose"
+    how = f"oma new {s.family} --fill writes the rows, and drops those that no map has; titles and sentences are yours"
     return Outcome(f"{' and '.join(map(str, numbers))} nodes", tuple(left), how)
 
 
 def points(s: Subject) -> Outcome:
     """Every op has a place in the library's code where its value is, unless no family has one for it."""
-    where, table = s.file(".transformers.toml"), tables.transformers(s.family)["points"]
-    pointed = {name.partition(":")[0] for name in table}
+    where, (stray, lacking, total) = s.file(".transformers.toml"), pointing(s)
+    left = [ToDo(where, f"[points] has {name!r}, which is no op") for name in stray]
+    left += [ToDo(where, f"[points] lacks {op!r}") for op in lacking]
+    how = (
+        f"oma new {s.family} --fill writes those that it finds by running the library; an op whose value the library "
+        "has nowhere stands under [unpointed], with the node where it shows"
+    )
+    return Outcome(f"{total} ops", tuple(left), how)
+
+
+def pointing(s: Subject) -> tuple[list[str], list[str], int]:
+    """Names in the table of points that are no op; ops that lack a point; and how many ops there are."""
+    table = tables.transformers(s.family)
+    pointed = {name.partition(":")[0] for name in table["points"]}
     regions = {name for derived in s.maps.values() for name in derived.regions}
-    ops = {_plain(n.id, regions): n.class_ for d in s.maps.values() for n in d.nodes if n.kind == "op"}
-    without = {op for op in ops if ops[op] in _pointless(s.family)}
-    without |= tables.transformers(s.family).get("unpointed", {}).keys()
-    left = [ToDo(where, f"[points] has {name!r}, which is no op") for name in sorted(pointed - set(ops))]
-    left += [
-        ToDo(where, f"[points] lacks {op!r}")
-        for op in sorted(set(ops) - pointed - without)
-    ]
-    how = "an op whose value the library has nowhere stands under [unpointed], with the node where it shows"
-    return Outcome(f"{len(pointed & set(ops))} of {len(ops)} ops", tuple(left), how)
+    ops = {plain(n.id, regions): n.class_ for d in s.maps.values() for n in d.nodes if n.kind == "op"}
+    without = {op for op in ops if ops[op] in _pointless(s.family)} | table.get("unpointed", {}).keys()
+    return sorted(pointed - set(ops)), [op for op in ops if op not in pointed | without], len(ops)
 
 
-def _plain(node: str, regions: set[str]) -> str:
+def plain(node: str, regions: set[str]) -> str:
     """A node's id under `block`, whichever kind its block is of."""
-    first, dot, rest = node.partition(".")
-    return f"block{dot}{rest}" if first in regions else node
+    first = re.split(r"[.:]", node)[0]
+    return f"block{node.removeprefix(first)}" if first in regions else node
 
 
 @functools.cache
@@ -246,7 +251,7 @@ def stages(s: Subject) -> Outcome:
             before = seen.index(first.where)
             left.append(ToDo(first.where, f"{what} ({model.id}; the {before} nodes before it agree)"))
         named = tables.transformers(s.family)["points"]
-        found = {_plain(node, set(parity.kinds(twin))) for node in seen}
+        found = {plain(node, set(parity.kinds(twin))) for node in seen}
         for name, row in named.items():
             if name not in found and "kind" not in row:
                 left.append(ToDo(s.file(".transformers.toml"), f"no value at the point of {name!r}: {row['at']}"))
@@ -265,7 +270,7 @@ def equations(s: Subject) -> Outcome:
             left[ToDo(name, "its docstring has no Equation:")] = None
         elif equation and (name, equation) not in known:
             left[ToDo("tests/equations/statements.py", f"no statement of {name}: {equation}")] = None
-    if not (s.places.equations / "whole" / f"{s.family}.py").is_file():
+    if not (s.tree.equations / "whole" / f"{s.family}.py").is_file():
         left[ToDo(f"tests/equations/whole/{s.family}.py", "not there: the whole model, statement by statement")] = None
     return Outcome(f"{sum(bool(text) for _, text in printed)} equations", tuple(left))
 
@@ -301,11 +306,15 @@ def claims(s: Subject) -> Outcome:
             left[ToDo(where[name], "is not pinned")] = None
         elif report.status != "same":
             left[ToDo(where[name], f"its pin is {report.status}: {report.detail}")] = None
+        else:
+            wrong = [n for n, said in shown[name].expressions.items() if not stands_in(said, "\n".join(report.text))]
+            if wrong:
+                left[ToDo(where[name], f"its lines have not what it says of {', '.join(wrong)}")] = None
     for variant in s.structures:
         model = s.model_of(variant)
         if model is not None:
             left |= dict.fromkeys(_evidence(s, model, variant))
-    how = f"oma new {s.family} --pin pins what it can locate; oma evidence --hash FILE FIRST-LAST prints a range"
+    how = f"oma new {s.family} --fill pins what a run can locate; oma evidence --hash FILE FIRST-LAST prints a range"
     return Outcome(f"{len(shown)} claims", tuple(left), how)
 
 
@@ -329,6 +338,12 @@ def _evidence(s: Subject, model: Any, variant: Variant) -> Iterator[ToDo]:
         if said.count(node) != 1:
             many = "no claim has" if node not in said else "more than one claim has"
             yield ToDo(shown, f"{many} its line under [claim.expressions]")
+
+
+def stands_in(expression: str, text: str) -> bool:
+    """Whether the pieces between the ellipses stand in the text, in order, whatever the white space."""
+    pieces = (re.escape(" ".join(piece.split())) for piece in expression.split("…"))
+    return re.search(".*?".join(pieces), " ".join(text.split())) is not None
 
 
 def keep_installed(places: set[Place]) -> None:
@@ -375,21 +390,21 @@ def placeholders(s: Subject) -> Outcome:
             if MARK.search(line):
                 said = line.strip()
                 text = said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
-                left.append(ToDo(f"{path.relative_to(s.places.root).as_posix()}:{number}", text))
+                left.append(ToDo(f"{s.tree.shown(path)}:{number}", text))
     return Outcome("", tuple(left))
 
 
 def own_files(s: Subject) -> list[Path]:
     """The family's files, and those of all families that have a row of its models."""
-    catalog, room = s.places.package / "catalog", s.places.package / "models"
+    catalog, room = s.tree.package / "catalog", s.tree.package / "models"
     found = [*sorted(room.glob(f"{s.family}.*"))]
     found += [catalog / "releases" / f"{name}.toml" for name in sorted({model.release for model in s.models})]
     ids = {model.reference for model in s.models}
     for path in sorted((catalog / "references").glob("*.toml")):
         text = path.read_text(encoding="utf-8")
         found += [path] if any(f'id = "{name}"' in text for name in ids) else []
-    found += [s.places.equations / "whole" / f"{s.family}.py"]
-    found += [*sorted(s.places.data.glob("*.toml")), s.places.package / "verify" / "published_counts.toml"]
+    found += [s.tree.equations / "whole" / f"{s.family}.py"]
+    found += [*sorted(s.tree.data.glob("*.toml")), s.tree.package / "verify" / "published_counts.toml"]
     return [path for path in found if path.is_file() and path.suffix in (".py", ".toml")]
 
 

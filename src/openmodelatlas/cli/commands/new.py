@@ -10,8 +10,7 @@ from openmodelatlas.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from openmodelatlas.cli.scaffold import Checkout
-    from openmodelatlas.verify.missing import Item
+    from openmodelatlas.verify.missing import Checkout, Item
 
 HELP = "start a new family of models, or say what is still missing of one"
 INDENT = " " * 9
@@ -27,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="ID", help="the id of its first model (default: family and size)")
     parser.add_argument("--release", metavar="ID", help="the id of its release (default: the model's without its size)")
     parser.add_argument("--source", metavar="TEXT", help="whose config.json it is, and at which revision")
-    parser.add_argument("--pin", action="store_true", help="pin the claims that have no lines yet, by running")
+    parser.add_argument("--fill", action="store_true", help="write what a run can tell: page rows, points, pins")
     parser.add_argument("--all", action="store_true", help="print everything that is missing of each item")
 
 
@@ -52,30 +51,30 @@ def run(args: argparse.Namespace) -> int:
     if any((args.config, args.model, args.release, args.source)):
         raise UsageError("--config, --model, --release and --source go with --like", where=args.family)
     scaffold.known(args.family, tree)
-    if args.pin:
-        return _pin(args.family, tree)
+    if args.fill:
+        _fill(args.family, tree)
     return 0 if _list(args.family, tree, args.all) else 1
 
 
-def _pin(family: str, tree: "Checkout") -> int:
-    from openmodelatlas.cli.scaffold_pins import pin
+def _fill(family: str, tree: "Checkout") -> None:
+    """Print what was written, and what could not be."""
+    from openmodelatlas.cli.scaffold_fill import fill
 
-    pinned, left = pin(family, tree)
-    for name, ranges in pinned.items():
-        print(f"pinned  {name}  {ranges}")
-    for name, why in left.items():
-        print(f"left    {name}  {why}")
-    print(f"{len(pinned)} pinned, {len(left)} left; read the lines before you write what they say")
-    return 1 if left else 0
+    for what in fill(family, tree, _say):
+        print(what)
+    print()
+
+
+def _say(what: str, *_: int) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 def _list(family: str, tree: "Checkout", everything: bool) -> bool:
     """Print the list; whether nothing is missing."""
-    from openmodelatlas.verify.missing import Places, Subject, items
+    from openmodelatlas.verify.missing import Subject, items
     from openmodelatlas.verify.missing_steps import STEPS
 
-    places = Places(tree.root, tree.package, tree.data, tree.equations)
-    subject = Subject(family, places, lambda what, *_: print(what, file=sys.stderr, flush=True))
+    subject = Subject(family, tree, _say)
     found: list[Item] = []
     for item in items(subject, STEPS):
         found.append(item)

@@ -1,0 +1,292 @@
+"""`oma new FAMILY --fill`: what a run can tell is written into the family's files. Rows of the page table that a map
+needs and has not; points at which the library has an op's value; the lines of claims that nobody has pinned yet."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from openmodelatlas.catalog import find
+from openmodelatlas.cli.scaffold import forget
+from openmodelatlas.cli.scaffold_catalogue import UNPINNED
+from openmodelatlas.cli.scaffold_family import TODO
+from openmodelatlas.cli.toml_text import range_row, value
+from openmodelatlas.errors import AtlasError, UsageError
+from openmodelatlas.evidence.excerpts import lines_of
+from openmodelatlas.fetch import cache
+from openmodelatlas.fetch.progress import Progress
+from openmodelatlas.models import tables
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.records.catalog import Model, Reference
+from openmodelatlas.records.evidence import Claim
+from openmodelatlas.verify import parity, parity_hub, parity_run
+from openmodelatlas.verify.missing import Checkout, Subject
+from openmodelatlas.verify.missing_steps import keep_installed, plain, pointing
+from openmodelatlas.verify.model import check
+from openmodelatlas.verify.parity_distances import region
+from openmodelatlas.verify.references.exchange import Values
+from openmodelatlas.verify.references.worker import worker
+
+SECTIONS = ("nodes", "tensors", "parameters")
+POSITIONS = 12
+
+GAP = 2
+"""Lines between two that compute one claim's nodes; fewer than these belong to the same range."""
+
+LONGEST = 90
+
+Ranges = list[tuple[int, int]]
+
+
+def fill(family: str, tree: Checkout, progress: Progress) -> Iterator[str]:
+    """What was written, line by line; and what could not be."""
+    for work in (_rows, _points, _pins):
+        try:
+            yield from work(Subject(family, tree, progress))
+        except AtlasError as error:
+            yield f"stopped  {error}"
+            return
+        finally:
+            forget()
+
+
+# --- rows of the page table -------------------------------------------------------------------------------------------
+
+
+def _rows(s: Subject) -> Iterator[str]:
+    path = s.tree.package / "models" / f"{s.family}.pages.toml"
+    text, used = path.read_text(encoding="utf-8"), {row for derived in s.maps.values() for row in derived.used}
+    for section in SECTIONS:
+        for name in tables.pages(s.family)[section]:
+            if (section, name) not in used:
+                text = _dropped(text, section, name)
+                yield f"dropped  [{section}] {name}"
+    for (section, name), line in {row: line for d in s.maps.values() for row, line in d.gaps.items()}.items():
+        text = _added(text, section, line)
+        yield f"wrote    [{section}] {name}"
+    path.write_text(text, encoding="utf-8")
+
+
+def _dropped(text: str, section: str, name: str) -> str:
+    before, body, after = _section(text, section)
+    return before + re.sub(rf'(?m)^"{re.escape(name)}" = .*\n', "", body, count=1) + after
+
+
+def _added(text: str, section: str, line: str) -> str:
+    before, body, after = _section(text, section)
+    return before + body.rstrip("\n") + f"\n{line}\n" + ("\n" if after else "") + after
+
+
+def _section(text: str, name: str) -> tuple[str, str, str]:
+    """What stands before a section's rows, the rows, and what follows."""
+    found = re.search(rf"(?ms)^\[{name}\]\n(.*?)(?=^\[|\Z)", text)
+    assert found is not None
+    return text[: found.start(1)], found[1], text[found.end(1) :]
+
+
+# --- points -----------------------------------------------------------------------------------------------------------
+
+
+def _points(s: Subject) -> Iterator[str]:
+    stray, lacking, _ = pointing(s)
+    path = s.tree.package / "models" / f"{s.family}.transformers.toml"
+    text = path.read_text(encoding="utf-8")
+    for name in stray:
+        text = re.sub(rf'(?m)^"{re.escape(name)}(:\w+)?" = .*\n', "", text)
+        yield f"dropped  [points] {name}"
+    found: dict[str, list[dict[str, Any]]] = {}
+    for variant in s.structures if lacking else ():
+        model = s.model_of(variant)
+        if model is not None:
+            s.progress(f"looking for {len(lacking)} values of {model.id} in the library", 0, 0)
+            found |= _searched(model, variant, lacking)
+    for node in lacking:
+        rows = {name: rows[0] for name, rows in found.items() if name.partition(":")[0] == node and rows}
+        for name, row in rows.items():
+            text = _added(text, "points", f"{value(name)} = {value(row)}")
+            yield f"wrote    [points] {name}: {value(row)}"
+        if not rows:
+            yield f"left     [points] {node}: no value in the library is the one computed here"
+    path.write_text(text, encoding="utf-8")
+
+
+def _searched(model: Model, variant: Variant, nodes: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """By node, the rows that lead to its value, as far as there are any."""
+    twin = parity_run.twin(model)
+    weights, case = parity.stored(twin), parity.case(POSITIONS, batch=2)
+    (ours,) = parity.ours(parity.filled(twin, weights), case)
+    wanted: Values = {name: at for name, at in ours.items() if region(name).partition(":")[0] in nodes}
+    options = {**parity_hub.options(variant.family), "config": parity_hub.published(twin), "wanted": wanted}
+    answer = cast("dict[str, Any]", worker("search").ask(parity.request(twin, weights, {"text": case}, **options)))
+    return {node.replace("blocks.{i}", "block"): rows for node, rows in answer["points"].items()}
+
+
+# --- lines of claims --------------------------------------------------------------------------------------------------
+
+
+def _pins(s: Subject) -> Iterator[str]:
+    if not s.models:
+        raise UsageError("the catalogue has no model of the family", where=s.family)
+    reference = find.reference(s.models[0].reference)
+    keep_installed({reference.home})
+    home = cache.load_blob(reference.home.blob)
+    if home is None:
+        raise UsageError("the reference's file is not at hand", where=reference.home.path, fix="run: oma evidence")
+    path, source = _file(s.tree, reference), lines_of(home)
+    yield from _without_strays(s, path, reference.claims)
+    reference = find.reference(reference.id)
+    text = path.read_text(encoding="utf-8")
+    record = check("located").run(s.models[0], s.progress)
+    for claim in reference.claims:
+        if [(part.first, part.last) for part in claim.pin.ranges] != [UNPINNED]:
+            continue
+        found = _ranges(_located(claim, record.located))
+        if found:
+            text = _pinned(text, claim.id, found, source)
+            yield f"pinned   {claim.id}: {_shown(found)}"
+        else:
+            yield f"left     {claim.id}: it has no direct node, or no line computes one"
+    have = {node for claim in reference.claims for node in claim.expressions}
+    covered = {node for claim in reference.claims for node in _each(claim.direct, record.located)}
+    for node, lines in record.located.items():
+        if node not in covered and node not in _regions(record.located):
+            found = _ranges(set(lines))
+            text += _shell(s.family, node, found, source)
+            yield f"wrote    claim {_id(s.family, node)}: {_shown(found)}"
+    path.write_text(_expressions(text, record.located, source, have), encoding="utf-8")
+
+
+def _without_strays(s: Subject, path: Path, claims: Sequence[Claim]) -> Iterator[str]:
+    """Claims name nodes that some map of the family has; a claim that is about none of them goes."""
+    regions = {name for derived in s.maps.values() for name in derived.regions}
+    ids = {plain(node.id, regions) for derived in s.maps.values() for node in derived.nodes}
+    ids |= {node.id for derived in s.maps.values() for node in derived.nodes}
+    text = path.read_text(encoding="utf-8")
+    for claim in claims:
+        stray = {name for name in (*claim.direct, *claim.contextual) if name not in ids}
+        if not stray:
+            continue
+        block = _claim(text, claim.id)
+        if stray >= {*claim.direct, *claim.contextual}:
+            text = text[: block.start()] + text[block.end() :]
+            yield f"dropped  claim {claim.id}"
+            continue
+        new = block[0]
+        for name in stray:
+            new = re.sub(rf'(?m)^"{re.escape(name)}" = .*\n', "", new)
+            new = re.sub(rf'(?:,\s*)?"{re.escape(name)}"(?=[,\]\s])', "", new)
+        text = text[: block.start()] + re.sub(r"\[\s*,\s*", "[", new) + text[block.end() :]
+        yield f"dropped  {', '.join(sorted(stray))} from claim {claim.id}"
+    path.write_text(text, encoding="utf-8")
+    forget()
+
+
+def _shown(ranges: Ranges) -> str:
+    return ", ".join(f"{a}–{b}" if b > a else f"{a}" for a, b in ranges)
+
+
+def _file(tree: Checkout, reference: Reference) -> Path:
+    for path in (tree.package / "catalog" / "references").glob("*.toml"):
+        if re.search(rf'(?m)^id = "{re.escape(reference.id)}"$', path.read_text(encoding="utf-8")):
+            return path
+    raise UsageError("no file of that reference", where=reference.id)
+
+
+def _located(claim: Claim, located: Mapping[str, Iterable[int]]) -> set[int]:
+    """The lines of a claim's direct nodes."""
+    return {line for node in _each(claim.direct, located) for line in located.get(node, ())}
+
+
+def _each(nodes: Sequence[str], located: Iterable[str]) -> list[str]:
+    """Ids under `block` set out for blocks of every kind that was located."""
+    made: list[str] = []
+    for node in nodes:
+        head = re.split(r"[.:]", node)[0]
+        made += [other + node.removeprefix(head) for other in sorted(_regions(located))] if head == "block" else [node]
+    return made
+
+
+def _regions(located: Iterable[str]) -> set[str]:
+    """The model itself, and its blocks by kind."""
+    heads = {node.partition(".")[0] for node in located}
+    return {head for head in heads if not head or head.endswith("block")}
+
+
+def _ranges(lines: set[int]) -> Ranges:
+    """Lines as ranges; a small gap is closed."""
+    made: Ranges = []
+    for line in sorted(lines):
+        if made and line - made[-1][1] <= GAP:
+            made[-1] = (made[-1][0], line)
+        else:
+            made.append((line, line))
+    return made
+
+
+def _id(family: str, node: str) -> str:
+    return f"{family}-{node.removeprefix('block.')}".replace("_", "-").replace(".", "-")
+
+
+def _shell(family: str, node: str, ranges: Ranges, source: Sequence[str]) -> str:
+    """A claim of a node that no other claim is about."""
+    rows = "\n".join(range_row(source, first, last) for first, last in ranges)
+    return (
+        f"\n[[claim]]\nid = {value(_id(family, node))}\n"
+        f'statement = "{TODO} in your words, or put the node under another claim: what these lines do"\n'
+        f'at = "modeling"\nlines = [\n{rows}\n]\ndirect = {value([node])}\n'
+    )
+
+
+def _claims(text: str) -> Iterator[re.Match[str]]:
+    yield from re.finditer(r'(?ms)^\[\[claim\]\]\nid = "([^"\n]+)"\n.*?(?=^#? ?\[\[claim\]\]|\Z)', text)
+
+
+def _claim(text: str, name: str) -> re.Match[str]:
+    return next(found for found in _claims(text) if found[1] == name)
+
+
+def _pinned(text: str, name: str, ranges: Ranges, source: Sequence[str]) -> str:
+    block = _claim(text, name)
+    rows = "\n".join(range_row(source, first, last) for first, last in ranges)
+    new = re.sub(r"(?ms)^lines = \[\n.*?^\]", lambda _: f"lines = [\n{rows}\n]", block[0], count=1)
+    return text[: block.start()] + new + text[block.end() :]
+
+
+# --- expressions ------------------------------------------------------------------------------------------------------
+
+
+def _expressions(text: str, located: Mapping[str, Iterable[int]], source: Sequence[str], have: set[str]) -> str:
+    """A line of the reference for each node that has none, where one statement computes that node alone."""
+    at = {node: {_statement(source, line) for line in lines} for node, lines in located.items()}
+    direct = {found[1]: tomllib.loads(found[0])["claim"][0].get("direct", ()) for found in _claims(text)}
+    for name, nodes in direct.items():
+        for node in nodes:
+            mine = at.get(node, set())
+            alone = len(mine) == 1 and sum(bool(mine & other) for other in at.values()) == 1
+            said = next(iter(mine)) if alone else None
+            if node not in have and said and len(said) <= LONGEST:
+                have.add(node)
+                text = _said(text, name, node, said)
+    return text
+
+
+def _said(text: str, name: str, node: str, expression: str) -> str:
+    block = _claim(text, name)
+    body = block[0].rstrip("\n")
+    head = "" if "[claim.expressions]" in body else "\n[claim.expressions]"
+    new = f"{body}{head}\n{value(node)} = {value(expression)}\n"
+    return text[: block.start()] + new + ("\n" if block.end() < len(text) else "") + text[block.end() :]
+
+
+def _statement(source: Sequence[str], line: int) -> str | None:
+    """What the innermost statement over a line computes, in one line; None where it is no assignment or return."""
+    text = "\n".join(source)
+    found: ast.stmt | None = None
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            found = node if found is None or node.lineno >= found.lineno else found
+    made = getattr(found, "value", None) if isinstance(found, (ast.Assign, ast.AnnAssign, ast.Return)) else None
+    said = ast.get_source_segment(text, made) if made is not None else None
+    return None if said is None else " ".join(said.split())
