@@ -1,5 +1,6 @@
 """Planted mistakes of rounding: casts left out, added, or in another order. In float32 none of them shows."""
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -62,6 +63,12 @@ def root_not_rounded(self: Any, x: Tensor) -> Any:
     return (x.float() * self.width**0.5).type_as(x)
 
 
+def _by_root(model: Anatomy) -> bool:
+    """Models whose embedding is scaled by a width, not by another number."""
+    kind = model.nodes.get("embed_scale")
+    return kind is not None and "width" in inspect.signature(kind.__init__).parameters
+
+
 def rounded_shares(_self: Any, scores: Tensor) -> Any:
     return scores.float().softmax(-1).type_as(scores)
 
@@ -75,7 +82,7 @@ CASTS: Mapping[str, tuple[Needs, str | type[torch.nn.Module], Forward]] = {
     "frequencies in bfloat16": (made_of(RopeFrequencies), RopeFrequencies, low_frequencies),
     "softmax in bfloat16": (made_of(Softmax), Softmax, low_softmax),
     "residual through float16": (made_of(ResidualAdd), ResidualAdd, low_residual),
-    "root of the width not rounded": (has("embed_scale"), "embed_scale", root_not_rounded),
+    "root of the width not rounded": (_by_root, "embed_scale", root_not_rounded),
     "experts' shares rounded": (has("block.feed_forward.weights"), "block.feed_forward.weights", rounded_shares),
 }
 
