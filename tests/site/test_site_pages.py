@@ -6,7 +6,7 @@ from pathlib import Path
 
 import made_site
 import pytest
-from made_site import CHECKPOINT, MODELS, line, read
+from made_site import CHECKPOINT, LLAMAS, MODELS, line, read
 
 from openmodelatlas.errors import DefinitionError, UsageError
 from openmodelatlas.records.graph import Graph
@@ -198,12 +198,13 @@ def test_costs_of_a_block_are_said_of_each(site: Path) -> None:
     assert "436,207,616 · B · T in each of 32 blocks" in read(site / "llama-3-8b" / "block.html").text
 
 
-def test_two_builds_are_the_same_bytes(site: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["llama-3-8b", *(name for name in MODELS if name not in LLAMAS)])
+def test_two_builds_are_the_same_bytes(site: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / "out"
-    made_site.build_site(out, ["llama-3-8b"])
-    for page in sorted((out / "llama-3-8b").iterdir()):
+    made_site.build_site(out, [name])
+    for page in sorted((out / name).iterdir()):
         if page.name != "index.html":  # which lists the models it may link to
-            assert page.read_bytes() == (site / "llama-3-8b" / page.name).read_bytes()
+            assert page.read_bytes() == (site / name / page.name).read_bytes()
 
 
 def test_a_foreign_folder_is_not_replaced(tmp_path: Path) -> None:
