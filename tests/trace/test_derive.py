@@ -72,6 +72,7 @@ def test_regions_of_a_mixed_model(graphs: Callable[[str], Graph]) -> None:
     } <= edges(graph) | {(p.tensor, f"{n.id}:{p.port}") for n in graph.nodes for p in n.inputs}
     assert graph.by_id["global_block:out"].outputs[0].to == ("local_block:in",)
     assert set(graph.by_id["local_block:out"].outputs[0].to) == {"local_block:in", "global_block:in", "norm:x"}
+    assert len(set(graph.by_id[""].children)) == len(graph.by_id[""].children)
     # 48 is a multiple of six: there the last block is global.
     assert "norm:x" in graphs("gemma-3-12b").by_id["global_block:out"].outputs[0].to
 

@@ -100,7 +100,7 @@ class NodeBuilder:
             outputs=self._ports(call.path, call.outputs),
             flops=self._flops(call),
             region=self.wiring.region(call.path),
-            children=tuple(self.wiring.id(path) for path in call.children),
+            children=tuple(dict.fromkeys(self.wiring.id(path) for path in call.children)),
             definition=docs.definition(type(call.module)),
             code=(),
             claims=(),
