@@ -3,6 +3,7 @@
 import functools
 import importlib
 import re
+import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,9 +79,15 @@ def settings(s: Subject) -> Outcome:
     for scheme in SCHEMES:
         table = name_table(s.family, scheme)
         numbers = {field for variant in s.structures for field in fields(variant)}
-        for field in sorted(numbers - {*table.read.values(), *table.unstated}):
-            head = f"[metadata.{scheme}.read]"
-            left[f"{scheme} {field}"] = ToDo(where, f"no key under {head} is read into {field}, and it is not unstated")
+        everywhere = {field for field in numbers if all(field in fields(variant) for variant in s.structures)}
+        settled = {table.read.get(key) for key in (*table.required, *table.absent, *table.derived)}
+        for field in sorted(numbers - {*table.unstated}):
+            head = f"[metadata.{scheme}"
+            if field not in table.read.values():
+                left[f"{scheme} {field}"] = ToDo(where, f"{head}.read] has no key of {field}, which is not unstated")
+            elif field in everywhere - settled and not (scheme == "gguf" and field == "vocab_size"):
+                what = f"{head}]: the key of {field} is not required, and neither absent nor derived says what it means"
+                left[f"{scheme} {field}"] = ToDo(where, what)
     keys = sum(len(row["keys"]) for row in s.configurations)
     return Outcome(f"{keys} keys of {len(s.configurations)} published files", tuple(left.values()), COLUMNS)
 
@@ -272,6 +279,11 @@ def equations(s: Subject) -> Outcome:
             left[ToDo("tests/equations/statements.py", f"no statement of {name}: {equation}")] = None
     if not (s.tree.equations / "whole" / f"{s.family}.py").is_file():
         left[ToDo(f"tests/equations/whole/{s.family}.py", "not there: the whole model, statement by statement")] = None
+    elif not left:
+        kept = tomllib.loads((s.tree.equations / "outside.toml").read_text(encoding="utf-8"))["scores"]
+        for variant in (v for v in s.structures if v.name not in kept):
+            what = f"no scores of {variant.name}: python -m tests.equations.outside"
+            left[ToDo("tests/equations/outside.toml", what)] = None
     return Outcome(f"{sum(bool(text) for _, text in printed)} equations", tuple(left))
 
 
@@ -416,14 +428,18 @@ def records(s: Subject) -> Outcome:
         if model in own:
             lacking.setdefault(model, []).append(name)
     for model, names in lacking.items():
-        left.append(ToDo(model, f"no record of {', '.join(names)}: oma verify {model} --write"))
+        left.append(ToDo(model, f"no record of {', '.join(names)}"))
     made = [record for model in sorted(own) for record in kept.of(model)]
+    aged: dict[tuple[str, str], list[str]] = {}
     for record in made:
         if why := stale(record):
-            left.append(ToDo(record.model, f"the record of {record.check} is stale: {'; '.join(why)}"))
+            aged.setdefault((record.model, "; ".join(why)), []).append(record.check)
         elif record.outcome == "failed":
             left.append(ToDo(record.model, f"{record.check} failed: oma verify {record.model} --check {record.check}"))
-    return Outcome(f"{len(made)} records", tuple(left))
+    for (model, why_all), names in aged.items():
+        left.append(ToDo(model, f"stale, since {why_all}: {', '.join(names)}"))
+    how = "oma verify MODEL --write runs all checks of a model and keeps their records"
+    return Outcome(f"{len(made)} records", tuple(left), how)
 
 
 FAST = ("definition", "entries", "settings", "tensors", "pages", "points")
