@@ -167,8 +167,15 @@ def _apart(ends: list[tuple[int, int]]) -> bool:
 
 @cache
 def releases() -> Mapping[str, Release]:
-    """Every release, by id: each lineage oldest first, then what only shares its architecture."""
-    found = sorted((_release(entry) for _, entry in tables("releases")), key=lambda r: (r.architecture or "", r.date))
+    """Every release, by id: families by the date of their first, each lineage oldest first, then what only shares its
+    architecture."""
+    found = [_release(entry) for _, entry in tables("releases")]
+    first: dict[str, str] = {}
+    for release in found:
+        family = release.models[0].family
+        if release.architecture is None:
+            first[family] = min(release.date, first.get(family, release.date))
+    found.sort(key=lambda r: (first.get(r.models[0].family, r.date), r.models[0].family, r.architecture or "", r.date))
     return {r.id: r for r in found}
 
 
