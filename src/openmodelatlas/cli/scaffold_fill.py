@@ -22,8 +22,8 @@ from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Model, Reference
 from openmodelatlas.records.evidence import Claim
 from openmodelatlas.verify import parity, parity_hub, parity_run
-from openmodelatlas.verify.missing import Checkout, Subject
-from openmodelatlas.verify.missing_steps import keep_installed, plain, pointing
+from openmodelatlas.verify.missing import Checkout, Subject, structure_names
+from openmodelatlas.verify.missing_steps import keep_installed, plain, pointing, stands_in
 from openmodelatlas.verify.model import check
 from openmodelatlas.verify.parity_distances import region
 from openmodelatlas.verify.references.exchange import Values
@@ -42,7 +42,7 @@ Ranges = list[tuple[int, int]]
 
 def fill(family: str, tree: Checkout, progress: Progress) -> Iterator[str]:
     """What was written, line by line; and what could not be."""
-    for work in (_rows, _points, _pins):
+    for work in (_names, _rows, _points, _pins):
         try:
             yield from work(Subject(family, tree, progress))
         except AtlasError as error:
@@ -52,7 +52,19 @@ def fill(family: str, tree: Checkout, progress: Progress) -> Iterator[str]:
             forget()
 
 
-# --- rows of the page table -------------------------------------------------------------------------------------------
+# --- rows of the tables -----------------------------------------------------------------------------------------------
+
+
+def _names(s: Subject) -> Iterator[str]:
+    """Names of parameters that no variant has go."""
+    path = s.tree.package / "models" / f"{s.family}.names.toml"
+    text, had = path.read_text(encoding="utf-8"), {name for v in s.structures for name in structure_names(v)}
+    for row in tables.names(s.family)["tensor"]:
+        if row["parameter"] not in had:
+            block = rf'(?m)^\[\[tensor\]\]\nparameter = "{re.escape(row["parameter"])}"\n(?:.+\n)*\n?'
+            text = re.sub(block, "", text, count=1)
+            yield f"dropped  [[tensor]] {row['parameter']}"
+    path.write_text(text, encoding="utf-8")
 
 
 def _rows(s: Subject) -> Iterator[str]:
@@ -134,32 +146,31 @@ def _pins(s: Subject) -> Iterator[str]:
     home = cache.load_blob(reference.home.blob)
     if home is None:
         raise UsageError("the reference's file is not at hand", where=reference.home.path, fix="run: oma evidence")
-    path, source = _file(s.tree, reference), lines_of(home)
+    path = _file(s.tree, reference)
     yield from _without_strays(s, path, reference.claims)
     reference = find.reference(reference.id)
     text = path.read_text(encoding="utf-8")
     record = check("located").run(s.models[0], s.progress)
-    for claim in reference.claims:
-        if [(part.first, part.last) for part in claim.pin.ranges] != [UNPINNED]:
-            continue
-        found = _ranges(_located(claim, record.located))
-        if found:
-            text = _pinned(text, claim.id, found, source)
-            yield f"pinned   {claim.id}: {_shown(found)}"
-        else:
+    reading = _Reading(lines_of(home))
+    for claim in (c for c in reference.claims if c.statement.startswith(TODO) and c.pin.place == reference.home):
+        ends = [(part.first, part.last) for part in claim.pin.ranges]
+        found = reading.ranges(claim, [] if ends == [UNPINNED] else ends, record.located)
+        if not found:
             yield f"left     {claim.id}: it has no direct node, or no line computes one"
-    have = {node for claim in reference.claims for node in claim.expressions}
+        elif found != ends:
+            text = _pinned(text, claim.id, found, reading.lines)
+            yield f"pinned   {claim.id}: {_shown(found)}"
     covered = {node for claim in reference.claims for node in _each(claim.direct, record.located)}
     for node, lines in record.located.items():
         if node not in covered and node not in _regions(record.located):
-            found = _ranges(set(lines))
-            text += _shell(s.family, node, found, source)
+            found = _joined(reading.around(line) for line in lines)
+            text += _shell(s.family, node, found, reading.lines)
             yield f"wrote    claim {_id(s.family, node)}: {_shown(found)}"
-    path.write_text(_expressions(text, record.located, source, have), encoding="utf-8")
+    path.write_text(_expressions(text, record.located, reading), encoding="utf-8")
 
 
 def _without_strays(s: Subject, path: Path, claims: Sequence[Claim]) -> Iterator[str]:
-    """Claims name nodes that some map of the family has; a claim that is about none of them goes."""
+    """Claims name nodes that some map of the family has; a claim whose direct nodes are all gone goes, too."""
     regions = {name for derived in s.maps.values() for name in derived.regions}
     ids = {plain(node.id, regions) for derived in s.maps.values() for node in derived.nodes}
     ids |= {node.id for derived in s.maps.values() for node in derived.nodes}
@@ -169,7 +180,7 @@ def _without_strays(s: Subject, path: Path, claims: Sequence[Claim]) -> Iterator
         if not stray:
             continue
         block = _claim(text, claim.id)
-        if stray >= {*claim.direct, *claim.contextual}:
+        if stray >= set(claim.direct or claim.contextual):
             text = text[: block.start()] + text[block.end() :]
             yield f"dropped  claim {claim.id}"
             continue
@@ -194,11 +205,6 @@ def _file(tree: Checkout, reference: Reference) -> Path:
     raise UsageError("no file of that reference", where=reference.id)
 
 
-def _located(claim: Claim, located: Mapping[str, Iterable[int]]) -> set[int]:
-    """The lines of a claim's direct nodes."""
-    return {line for node in _each(claim.direct, located) for line in located.get(node, ())}
-
-
 def _each(nodes: Sequence[str], located: Iterable[str]) -> list[str]:
     """Ids under `block` set out for blocks of every kind that was located."""
     made: list[str] = []
@@ -214,14 +220,51 @@ def _regions(located: Iterable[str]) -> set[str]:
     return {head for head in heads if not head or head.endswith("block")}
 
 
-def _ranges(lines: set[int]) -> Ranges:
-    """Lines as ranges; a small gap is closed."""
+class _Reading:
+    """The reference's file, as lines and as statements."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines, self.text = lines, "\n".join(lines)
+        simple = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
+        self.statements = [node for node in ast.walk(ast.parse(self.text)) if isinstance(node, simple)]
+
+    def ranges(self, claim: Claim, ends: Ranges, located: Mapping[str, Iterable[int]]) -> Ranges:
+        """A claim's ranges, and the statements that compute those of its direct nodes that no range has."""
+        more = [
+            self.around(line)
+            for node in _each(claim.direct, located)
+            for line in located.get(node, ())
+            if not any(a <= other <= b for a, b in ends for other in located[node])
+        ]
+        return _joined([*ends, *more]) if more else ends
+
+    def around(self, line: int) -> tuple[int, int]:
+        """The lines of the statement that a line is in."""
+        found = self._statement(line)
+        return (line, line) if found is None else (found.lineno, found.end_lineno or found.lineno)
+
+    def value(self, line: int) -> str | None:
+        """What an assignment or a return computes, in one line, cut where it is long."""
+        made = getattr(self._statement(line), "value", None)
+        said = ast.get_source_segment(self.text, made) if made is not None else None
+        if said is None:
+            return None
+        flat = " ".join(said.split())
+        return flat if len(flat) <= LONGEST else f"{flat[:LONGEST].rpartition(' ')[0]} …"
+
+    def _statement(self, line: int) -> ast.stmt | None:
+        over = [node for node in self.statements if node.lineno <= line <= (node.end_lineno or node.lineno)]
+        return max(over, key=lambda node: node.lineno, default=None)
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """Ranges in order; a small gap is closed."""
     made: Ranges = []
-    for line in sorted(lines):
-        if made and line - made[-1][1] <= GAP:
-            made[-1] = (made[-1][0], line)
+    for first, last in sorted(ranges):
+        if made and first - made[-1][1] <= GAP:
+            made[-1] = (made[-1][0], max(made[-1][1], last))
         else:
-            made.append((line, line))
+            made.append((first, last))
     return made
 
 
@@ -257,36 +300,29 @@ def _pinned(text: str, name: str, ranges: Ranges, source: Sequence[str]) -> str:
 # --- expressions ------------------------------------------------------------------------------------------------------
 
 
-def _expressions(text: str, located: Mapping[str, Iterable[int]], source: Sequence[str], have: set[str]) -> str:
-    """A line of the reference for each node that has none, where one statement computes that node alone."""
-    at = {node: {_statement(source, line) for line in lines} for node, lines in located.items()}
-    direct = {found[1]: tomllib.loads(found[0])["claim"][0].get("direct", ()) for found in _claims(text)}
-    for name, nodes in direct.items():
-        for node in nodes:
+def _expressions(text: str, located: Mapping[str, Iterable[int]], reading: _Reading) -> str:
+    """A line of the reference for each node that has none, or one that does not stand in the pinned lines, where one
+    statement computes that node alone."""
+    at = {node: {reading.value(line) for line in lines} for node, lines in located.items()}
+    made = {found[1]: tomllib.loads(found[0])["claim"][0] for found in _claims(text)}
+    have = {node: name for name, claim in made.items() for node in claim.get("expressions", ())}
+    for name, claim in made.items():
+        lines = "\n".join("\n".join(reading.lines[first - 1 : last]) for first, last, _ in claim["lines"])
+        for node in claim.get("direct", ()):
             mine = at.get(node, set())
             alone = len(mine) == 1 and sum(bool(mine & other) for other in at.values()) == 1
             said = next(iter(mine)) if alone else None
-            if node not in have and said and len(said) <= LONGEST:
-                have.add(node)
+            if not said or have.get(node, name) != name or not stands_in(said, lines):
+                continue
+            if node not in have or not stands_in(claim["expressions"][node], lines):
+                have[node] = name
                 text = _said(text, name, node, said)
     return text
 
 
 def _said(text: str, name: str, node: str, expression: str) -> str:
     block = _claim(text, name)
-    body = block[0].rstrip("\n")
+    body = re.sub(rf'(?m)^"{re.escape(node)}" = .*\n', "", block[0]).rstrip("\n")
     head = "" if "[claim.expressions]" in body else "\n[claim.expressions]"
     new = f"{body}{head}\n{value(node)} = {value(expression)}\n"
     return text[: block.start()] + new + ("\n" if block.end() < len(text) else "") + text[block.end() :]
-
-
-def _statement(source: Sequence[str], line: int) -> str | None:
-    """What the innermost statement over a line computes, in one line; None where it is no assignment or return."""
-    text = "\n".join(source)
-    found: ast.stmt | None = None
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            found = node if found is None or node.lineno >= found.lineno else found
-    made = getattr(found, "value", None) if isinstance(found, (ast.Assign, ast.AnnAssign, ast.Return)) else None
-    said = ast.get_source_segment(text, made) if made is not None else None
-    return None if said is None else " ".join(said.split())

@@ -3,8 +3,8 @@
 import dataclasses
 import functools
 import importlib
-import importlib.util
 import re
+import sys
 import tomllib
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -146,20 +146,12 @@ class Subject:
         """A catalogue model of that variant."""
         return next((model for model in self.models if model.variant == variant.name), None)
 
-    def ops(self) -> set[str]:
-        """Every op of the family's maps, ids of every kind of block as they stand."""
-        return {node.id for derived in self.maps.values() for node in derived.nodes if node.kind == "op"}
-
-    def statements(self) -> ModuleType:
-        """The equations in NumPy."""
-        path = self.tree.equations / "statements.py"
-        spec = importlib.util.spec_from_file_location("oma_statements", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        importlib.import_module("sys").modules["oma_statements"] = module
-        spec.loader.exec_module(module)
-        return module
+    def equations(self, name: str) -> ModuleType:
+        """A module of the equations in NumPy, which stand among the tests."""
+        folder = str(self.tree.equations.parent)
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+        return importlib.import_module(f"{self.tree.equations.name}.{name}")
 
 
 def small(variant: Variant) -> Variant:
@@ -197,17 +189,21 @@ def attempted(step: Step, subject: Subject) -> Outcome:
 
 
 def place(error: BaseException, subject: Subject) -> str:
-    """The line of the family's file that an error came through, or the last one of the package."""
+    """The line of the family's own files that an error came through, or the last one of this project's."""
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{_short(error.filename)}:{error.lineno}"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "openmodelatlas" in f.filename]
-    own = [f for f in frames if f.filename.endswith(f"/models/{subject.family}.py")]
+        return f"{_short(error.filename, subject)}:{error.lineno}"
+    root = str(subject.tree.root)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(root)]
+    own = [f for f in frames if Path(f.filename).stem == subject.family]
     last = (own or frames)[-1:]
-    return f"{_short(last[0].filename)}:{last[0].lineno}" if last else subject.file(".py")
+    return f"{_short(last[0].filename, subject)}:{last[0].lineno}" if last else subject.file(".py")
 
 
-def _short(path: str) -> str:
-    return path.replace("\\", "/").rpartition("openmodelatlas/")[2]
+def _short(path: str, subject: Subject) -> str:
+    for top in (subject.tree.package, subject.tree.root):
+        if Path(path).is_relative_to(top):
+            return Path(path).relative_to(top).as_posix()
+    return path
 
 
 def pattern(name: str) -> str:
