@@ -153,10 +153,10 @@ def write(files_: Mapping[Path, str]) -> None:
                 file.write(text.encode())
             done.append(path)
     except OSError as error:
-        for path in done:
-            old = before[path]
+        for made in done:
+            old = before[made]
             with suppress(OSError):
-                path.unlink() if old is None else path.write_bytes(old)
+                made.unlink() if old is None else made.write_bytes(old)
         found = cache.reason(error)
         raise UsageError("cannot write", where=str(path), found=found, fix="nothing was written") from error
     forget()

@@ -178,6 +178,7 @@ def _number(value: Any) -> str:
 def pages(start: Start, text: str) -> str:
     """The sibling's page table."""
     about = f"The pages of the {start.title} family: what a node or a tensor is called, its symbol, its axes."
+    about += f"\n#\n# {TODO}: read every sentence; one that is true of {start.like} may be false here"
     return _commented(text, about)
 
 

@@ -7,8 +7,10 @@ from openmodelatlas.errors import DefinitionError
 from openmodelatlas.models.tables import pages
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.graph import Node, Size
+from openmodelatlas.trace import docs
 from openmodelatlas.trace.nodes import NodeBuilder
 from openmodelatlas.trace.regions import census
+from openmodelatlas.trace.run import Call
 from openmodelatlas.trace.symbolic import symbolic_run
 
 STANDING = ("B", "T", "S")
@@ -42,6 +44,14 @@ class GapBuilder(NodeBuilder):
             super()._check_axes(tensor, axes, shape)
         except (DefinitionError, ValueError) as error:
             self.wrong.setdefault((section, tensor), str(error))
+
+    def _symbol(self, call: Call, kind: str, name: str) -> docs.Symbol | None:
+        found = super()._symbol(call, kind, name)
+        if found is None and kind == "param" and name in dict(call.module.named_parameters() if call.module else ()):
+            node = self.wiring.id(call.path)
+            full = f"{node}.{name}".lstrip(".")
+            return docs.Symbol(self._row("parameters", full)["symbol"], full, (node,))
+        return found
 
     def _axis(self, size: Size) -> str:
         """The axis of that size, quoted; where several have it, all of them."""

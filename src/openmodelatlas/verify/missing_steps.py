@@ -2,8 +2,9 @@
 
 import functools
 import importlib
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from openmodelatlas.verify import parity, parity_run
 from openmodelatlas.verify.missing import Outcome, Step, Subject, ToDo, fields, pattern, structure_names
 from openmodelatlas.verify.model import check, stale
 from openmodelatlas.verify.model import missing as without_record
-from openmodelatlas.verify.parity_distances import region
+from openmodelatlas.verify.parity_distances import distance, region
 from openmodelatlas.verify.published import counts
+from openmodelatlas.verify.references.exchange import Values
 from openmodelatlas.weights.configuration import account_configuration
 from openmodelatlas.weights.ledger import account
 from openmodelatlas.weights.naming import EXPERT, Scheme, name_table
@@ -248,25 +250,33 @@ def stages(s: Subject) -> Outcome:
         if model is None:
             continue
         s.progress(f"running {model.id} beside the library", 0, 0)
-        twin = parity_run.twin(model)
-        cases = {"text": parity.case(POSITIONS, batch=2)}
-        outcomes, _ = parity_run.against(model, twin, cases, s.progress)
-        rows = parity_run.every(outcomes["text"])
-        seen = outcomes["text"].found.sequence
-        compared.append(f"{len(seen)} nodes of {model.id}")
-        first = next((row for row in rows if row.bound is not None and row.value > row.bound), None)
-        if first is not None:
-            what = f"first to differ: {first.value:.1e} from the library, the bar is {first.bound:.1e}"
-            if first.value >= 1e300:
-                what = "first to differ: another shape, or other places masked, than in the library"
-            before = seen.index(first.where)
-            left.append(ToDo(first.where, f"{what} ({model.id}; the {before} nodes before it agree)"))
-        named = tables.transformers(s.family)["points"]
-        found = {plain(node, set(parity.kinds(twin))) for node in seen}
-        for name, row in named.items():
-            if name not in found and "kind" not in row:
+        twin, case = parity_run.twin(model), parity.case(POSITIONS, batch=2)
+        outcomes, _ = parity_run.against(model, twin, {"text": case}, s.progress)
+        found = outcomes["text"]
+        compared.append(f"{len(found.found.sequence)} nodes of {model.id}")
+        (ours,) = parity.ours(parity.filled(twin, parity.stored(twin)), case)
+        left += [ToDo(node, f"{what} ({model.id})") for node, what in _first(ours, found, parity.kinds(twin))]
+        seen = {plain(node, set(parity.kinds(twin))) for node in found.found.sequence}
+        for name, row in tables.transformers(s.family)["points"].items():
+            if name not in seen and "kind" not in row:
                 left.append(ToDo(s.file(".transformers.toml"), f"no value at the point of {name!r}: {row['at']}"))
     return Outcome(", ".join(compared), tuple(left))
+
+
+def _first(ours: Values, found: parity_run.Outcome, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The first node in the order of the forward, every block's own, that is beyond its bar."""
+    bars = {row.where: row.bound for row in parity_run.every(found) if row.bound is not None}
+    theirs = found.sides[parity_run.HUB][0]
+    common = [node for node in ours if node in theirs]
+    for before, node in enumerate((*common, "logits")):
+        apart, bar = distance(ours[node], theirs[node]), bars.get(region(node, kinds), 0.0)
+        if apart <= bar:
+            continue
+        what = f"first to differ, by {apart:.1e} where {bar:.1e} is the bar"
+        if math.isinf(apart):
+            what = "first to differ: another shape, or something else is masked"
+        yield node, f"{what}; the {before} values before it agree"
+        return
 
 
 def equations(s: Subject) -> Outcome:
