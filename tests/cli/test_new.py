@@ -208,7 +208,7 @@ def test_every_gap_of_the_page_table_is_named_with_its_row(subject: Subject) -> 
     assert '[nodes] lacks "block.ffn_add" = { title = "TODO" }' in text
     assert '"norm.weight" = { symbol = \'TODO\', axes = ["D"] }' in text
     assert "[nodes] has 'block.nobody', which no map has" in text
-    assert "axes do not fit the derived shape: unembed:out" in text
+    assert "[tensors] 'unembed:out': the axes are [\"B\", \"T\", \"V\"]" in text
     assert len(text.splitlines()) == 5
 
 

@@ -23,7 +23,7 @@ from openmodelatlas.records.catalog import Model, Reference
 from openmodelatlas.records.evidence import Claim
 from openmodelatlas.verify import parity, parity_hub, parity_run
 from openmodelatlas.verify.missing import Checkout, Subject, structure_names
-from openmodelatlas.verify.missing_steps import keep_installed, plain, pointing, stands_in
+from openmodelatlas.verify.missing_steps import Beside, keep_installed, plain, pointing, stands_in
 from openmodelatlas.verify.model import check
 from openmodelatlas.verify.parity_distances import region
 from openmodelatlas.verify.references.exchange import Values
@@ -42,7 +42,7 @@ Ranges = list[tuple[int, int]]
 
 def fill(family: str, tree: Checkout, progress: Progress) -> Iterator[str]:
     """What was written, line by line; and what could not be."""
-    for work in (_names, _rows, _points, _pins):
+    for work in (_names, _rows, _points, _moved, _pins):
         try:
             yield from work(Subject(family, tree, progress))
         except AtlasError as error:
@@ -78,6 +78,11 @@ def _rows(s: Subject) -> Iterator[str]:
     for (section, name), line in {row: line for d in s.maps.values() for row, line in d.gaps.items()}.items():
         text = _added(text, section, line)
         yield f"wrote    [{section}] {name}"
+    for (section, name), axes in {row: axes for d in s.maps.values() for row, axes in d.wrong.items()}.items():
+        before, body, after = _section(text, section)
+        row = rf'(?m)^("{re.escape(name)}" = .*axes = )\[[^\]]*\]'
+        text = before + re.sub(row, lambda m, axes=axes: m[1] + axes, body, count=1) + after  # type: ignore[misc]
+        yield f"wrote    [{section}] {name}: axes {axes}"
     path.write_text(text, encoding="utf-8")
 
 
@@ -124,6 +129,25 @@ def _points(s: Subject) -> Iterator[str]:
     path.write_text(text, encoding="utf-8")
 
 
+def _moved(s: Subject) -> Iterator[str]:
+    """Points at which the library has another value than ours, though it has ours elsewhere. One after another: what a
+    wrong point hides shows when it is mended."""
+    path = s.tree.package / "models" / f"{s.family}.transformers.toml"
+    for variant in s.structures:
+        model = s.model_of(variant)
+        for _ in tables.transformers(s.family)["points"] if model is not None and not pointing(s)[1] else ():
+            assert model is not None
+            first = Beside(model, s.progress).first()
+            node = region(first[0]) if first is not None else ""
+            rows = _searched(model, variant, [node.partition(":")[0]]).get(node) if node else None
+            if not rows or rows[0] == tables.transformers(s.family)["points"].get(node):
+                break
+            text = re.sub(rf'(?m)^"{re.escape(node)}" = .*\n', "", path.read_text(encoding="utf-8"))
+            path.write_text(_added(text, "points", f"{value(node)} = {value(rows[0])}"), encoding="utf-8")
+            forget()
+            yield f"moved    [points] {node}: {value(rows[0])}"
+
+
 def _searched(model: Model, variant: Variant, nodes: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
     """By node, the rows that lead to its value, as far as there are any."""
     twin = parity_run.twin(model)
@@ -166,7 +190,8 @@ def _pins(s: Subject) -> Iterator[str]:
             found = _joined(reading.around(line) for line in lines)
             text += _shell(s.family, node, found, reading.lines)
             yield f"wrote    claim {_id(s.family, node)}: {_shown(found)}"
-    path.write_text(_expressions(text, record.located, reading), encoding="utf-8")
+    classes = {node.id: node.class_ for derived in s.maps.values() for node in derived.nodes}
+    path.write_text(_expressions(text, record.located, reading, classes), encoding="utf-8")
 
 
 def _without_strays(s: Subject, path: Path, claims: Sequence[Claim]) -> Iterator[str]:
@@ -300,9 +325,11 @@ def _pinned(text: str, name: str, ranges: Ranges, source: Sequence[str]) -> str:
 # --- expressions ------------------------------------------------------------------------------------------------------
 
 
-def _expressions(text: str, located: Mapping[str, Iterable[int]], reading: _Reading) -> str:
+def _expressions(
+    text: str, located: Mapping[str, Iterable[int]], reading: _Reading, classes: Mapping[str, str]
+) -> str:
     """A line of the reference for each node that has none, or one that does not stand in the pinned lines, where one
-    statement computes that node alone."""
+    statement computes that node, and no node of another class."""
     at = {node: {reading.value(line) for line in lines} for node, lines in located.items()}
     made = {found[1]: tomllib.loads(found[0])["claim"][0] for found in _claims(text)}
     have = {node: name for name, claim in made.items() for node in claim.get("expressions", ())}
@@ -310,7 +337,8 @@ def _expressions(text: str, located: Mapping[str, Iterable[int]], reading: _Read
         lines = "\n".join("\n".join(reading.lines[first - 1 : last]) for first, last, _ in claim["lines"])
         for node in claim.get("direct", ()):
             mine = at.get(node, set())
-            alone = len(mine) == 1 and sum(bool(mine & other) for other in at.values()) == 1
+            same = {classes.get(other) for other, there in at.items() if mine & there}
+            alone = len(mine) == 1 and len(same) == 1
             said = next(iter(mine)) if alone else None
             if not said or have.get(node, name) != name or not stands_in(said, lines):
                 continue

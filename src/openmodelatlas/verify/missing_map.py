@@ -37,13 +37,14 @@ class GapBuilder(NodeBuilder):
 
     def _check_axes(self, tensor: str, axes: tuple[str, ...], shape: tuple[Size, ...]) -> None:
         section = "tensors" if ":" in tensor else "parameters"
+        right = f"[{', '.join(self._axis(size) for size in shape)}]"
         if (section, tensor) in self.gaps:
-            self.gaps[section, tensor] = f"[{', '.join(self._axis(size) for size in shape)}]"
+            self.gaps[section, tensor] = right
             return
         try:
             super()._check_axes(tensor, axes, shape)
-        except (DefinitionError, ValueError) as error:
-            self.wrong.setdefault((section, tensor), str(error))
+        except (DefinitionError, ValueError):
+            self.wrong[section, self._key(section, tensor)] = right
 
     def _symbol(self, call: Call, kind: str, name: str) -> docs.Symbol | None:
         found = super()._symbol(call, kind, name)
@@ -57,8 +58,10 @@ class GapBuilder(NodeBuilder):
         """The axis of that size, quoted; where several have it, all of them."""
         if size in STANDING:
             return f'"{size}"'
-        letters = list(self.axes)
-        made = ["1", *letters, *(f"{a}*{b}" for a in letters for b in letters if b == "E"), "E/2"]
+        named = self.table["axes"].items()
+        letters = [letter for letter, field in named if field != "num_hidden_layers"]
+        flat = [f"{letter}*E" for letter, field in named if field.endswith("_heads")]
+        made = ["1", *letters, *flat, "E/2"]
         fitting = [axis for axis in made if self._fits(axis, size)]
         return f'"{"|".join(fitting) or size}"'
 
@@ -67,8 +70,8 @@ class GapBuilder(NodeBuilder):
 
 
 class Derived:
-    """What deriving showed: the nodes, the gaps of the page table as lines to be filled in, rows whose axes do not
-    fit, and the rows that were used."""
+    """What deriving showed: the nodes, the gaps of the page table as lines to be filled in, the axes of rows whose own
+    do not fit, and the rows that were used."""
 
     def __init__(self, variant: Variant) -> None:
         found = census(variant)

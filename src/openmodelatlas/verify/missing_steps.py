@@ -4,7 +4,7 @@ import functools
 import importlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from openmodelatlas.catalog import records as kept
 from openmodelatlas.catalog.annotate import spread
 from openmodelatlas.evidence.resolve import resolve
 from openmodelatlas.fetch import cache
+from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.models import tables, variants
 from openmodelatlas.models.variant import Variant
+from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.evidence import Claim, Place
 from openmodelatlas.records.report import TensorRow
 from openmodelatlas.trace import docs
@@ -27,7 +29,6 @@ from openmodelatlas.verify.model import check, stale
 from openmodelatlas.verify.model import missing as without_record
 from openmodelatlas.verify.parity_distances import distance, region
 from openmodelatlas.verify.published import counts
-from openmodelatlas.verify.references.exchange import Values
 from openmodelatlas.weights.configuration import account_configuration
 from openmodelatlas.weights.ledger import account
 from openmodelatlas.weights.naming import EXPERT, Scheme, name_table
@@ -184,8 +185,8 @@ def pages(s: Subject) -> Outcome:
     for derived in s.maps.values():
         for (section, _), line in derived.gaps.items():
             left[ToDo(where, f"[{section}] lacks {line}")] = None
-        for error in derived.wrong.values():
-            left[ToDo(where, error)] = None
+        for (section, name), axes in derived.wrong.items():
+            left[ToDo(where, f"[{section}] {name!r}: the axes are {axes}")] = None
     used = {row for derived in s.maps.values() for row in derived.used}
     table = tables.pages(s.family)
     for section in ("nodes", "tensors", "parameters"):
@@ -245,38 +246,41 @@ def _pointless(family: str) -> set[str]:
 def stages(s: Subject) -> Outcome:
     """A tiny twin beside the library, node by node in the order of the forward: the first that differs."""
     left, compared = list[ToDo](), list[str]()
-    for variant in s.structures:
-        model = s.model_of(variant)
-        if model is None:
-            continue
-        s.progress(f"running {model.id} beside the library", 0, 0)
-        twin, case = parity_run.twin(model), parity.case(POSITIONS, batch=2)
-        outcomes, _ = parity_run.against(model, twin, {"text": case}, s.progress)
-        found = outcomes["text"]
-        compared.append(f"{len(found.found.sequence)} nodes of {model.id}")
-        (ours,) = parity.ours(parity.filled(twin, parity.stored(twin)), case)
-        left += [ToDo(node, f"{what} ({model.id})") for node, what in _first(ours, found, parity.kinds(twin))]
-        seen = {plain(node, set(parity.kinds(twin))) for node in found.found.sequence}
+    for model in (m for m in map(s.model_of, s.structures) if m is not None):
+        beside = Beside(model, s.progress)
+        compared.append(f"{len(beside.outcome.found.sequence)} nodes of {model.id}")
+        if (first := beside.first()) is not None:
+            left.append(ToDo(first[0], f"{first[1]} ({model.id})"))
+        seen = {plain(node, set(beside.kinds)) for node in beside.outcome.found.sequence}
         for name, row in tables.transformers(s.family)["points"].items():
             if name not in seen and "kind" not in row:
                 left.append(ToDo(s.file(".transformers.toml"), f"no value at the point of {name!r}: {row['at']}"))
-    return Outcome(", ".join(compared), tuple(left))
+    how = f"oma new {s.family} --fill finds the value where only the point is wrong"
+    return Outcome(", ".join(compared), tuple(left), how)
 
 
-def _first(ours: Values, found: parity_run.Outcome, kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The first node in the order of the forward, every block's own, that is beyond its bar."""
-    bars = {row.where: row.bound for row in parity_run.every(found) if row.bound is not None}
-    theirs = found.sides[parity_run.HUB][0]
-    common = [node for node in ours if node in theirs]
-    for before, node in enumerate((*common, "logits")):
-        apart, bar = distance(ours[node], theirs[node]), bars.get(region(node, kinds), 0.0)
-        if apart <= bar:
-            continue
-        what = f"first to differ, by {apart:.1e} where {bar:.1e} is the bar"
-        if math.isinf(apart):
-            what = "first to differ: another shape, or something else is masked"
-        yield node, f"{what}; the {before} values before it agree"
-        return
+class Beside:
+    """A run of a model's twin beside the library."""
+
+    def __init__(self, model: Model, progress: Progress) -> None:
+        progress(f"running {model.id} beside the library", 0, 0)
+        twin, case = parity_run.twin(model), parity.case(POSITIONS, batch=2)
+        outcomes, _ = parity_run.against(model, twin, {"text": case}, progress)
+        self.outcome, self.kinds = outcomes["text"], parity.kinds(twin)
+        (self.ours,) = parity.ours(parity.filled(twin, parity.stored(twin)), case)
+
+    def first(self) -> tuple[str, str] | None:
+        """The first node in the order of the forward, every block's own, that is beyond its bar; and by how much."""
+        bars = {row.where: row.bound for row in parity_run.every(self.outcome) if row.bound is not None}
+        theirs = self.outcome.sides[parity_run.HUB][0]
+        for before, node in enumerate(node for node in self.ours if node in theirs):
+            apart, bar = distance(self.ours[node], theirs[node]), bars.get(region(node, self.kinds), 0.0)
+            if apart > bar:
+                what = f"first to differ, by {apart:.1e} where {bar:.1e} is the bar"
+                if math.isinf(apart):
+                    what = "first to differ: another shape, or something else is masked"
+                return node, f"{what}; the {before} values before it agree"
+        return None
 
 
 def equations(s: Subject) -> Outcome:
@@ -363,7 +367,7 @@ def claims(s: Subject) -> Outcome:
     return Outcome(f"{len(shown)} claims", tuple(left), how)
 
 
-def _evidence(s: Subject, model: Any, variant: Variant) -> Iterator[ToDo]:
+def _evidence(s: Subject, model: Model, variant: Variant) -> Iterator[ToDo]:
     derived = s.maps[variant.name]
     made: list[Claim] = [spread(claim, derived.regions) for claim in find.shown(model)]
     ids = {node.id for node in derived.nodes}

@@ -108,12 +108,21 @@ class _Scales:
         last = path.rpartition(".")[2]
         if last in ("q_norm", "k_norm"):
             return LOOKING
-        return self.stream if last.endswith("_post_norm") and not self.rounded else 1.0
+        lost = self.rounded and isinstance(self.modules[path], ZeroCenteredRMSNorm)
+        return self.stream if last.endswith("_post_norm") and not lost else 1.0
+
+    def _read(self, path: str) -> float:
+        """What brings a mechanism's input to unit size: nothing where a norm has done that, else the stream is read."""
+        block, _, rest = path.partition(".attention.") if ".attention." in path else path.partition(".feed_forward.")
+        norm = "attention_norm" if ".attention." in path else "ffn_norm"
+        return 1.0 if not rest or f"{block}.{norm}" in self.modules else 1.0 / self.stream
 
     def _size(self, path: str) -> float:
         parent, _, last = path.rpartition(".")
         if last in ("q", "k"):
-            return self.stream if f"{parent}.{last}_norm" in self.modules else LOOKING
+            return self._read(path) * (self.stream if f"{parent}.{last}_norm" in self.modules else LOOKING)
+        if last in ("v", "gate", "up", "router"):
+            return self._read(path)
         if path == "embed" and "embed_scale" in self.modules:
             return self.stream / math.sqrt(self.modules["embed"].get_parameter("weight").shape[1])
         return self.stream if last in ("embed", "o", "down") else 1.0
