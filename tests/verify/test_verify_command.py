@@ -16,6 +16,7 @@ import tiny
 from gguf_writer import File
 
 from openmodelatlas.catalog import find, records
+from openmodelatlas.cli import several
 from openmodelatlas.cli.main import main
 from openmodelatlas.errors import FetchError
 from openmodelatlas.records.verification import VerificationRecord
@@ -232,3 +233,33 @@ def test_a_reader_that_goes_away_is_no_error(demo_checkpoint: Path) -> None:
     process.stderr.close()
     assert process.wait(timeout=60) == 0
     assert b"Traceback" not in err
+
+
+def test_models_are_verified_together_and_nothing_else(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    names = ["qwen3-0.6b", "mixtral-8x7b"]
+    assert main(["verify", *names, "--check", "parity_count"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if "passed" in line] == [
+        f"{name}: 1 passed, 0 failed, 0 not run" for name in names
+    ]
+    assert main(["verify", "qwen3-0.6b", str(tmp_path / "a.gguf")]) == 2
+    assert "only models are verified together" in capsys.readouterr().err
+    assert main(["verify", "--all", "--jobs", "0"]) == 2
+    assert "--jobs must be at least 1; found 0" in capsys.readouterr().err
+    assert main(["verify", "qwen3-0.6b", "--jobs", "2"]) == 2
+    assert "--jobs is for --all" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_all_models_in_one_process_or_in_two(jobs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A check that is quick for every model; as JSON the records of all, whichever process made them."""
+    assert main(["verify", "--all", "--jobs", jobs, "--check", "parity_count", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert sorted(record["model"] for record in found) == sorted(m.id for m in find.models())
+    assert {record["outcome"] for record in found} == {"passed"}
+
+
+def test_families_are_shared_out_whole() -> None:
+    found = several.shares(find.models())
+    assert sorted(name for names in found for name in names) == sorted(m.id for m in find.models())
+    assert all(len({find.model(name).family for name in names}) == 1 for names in found)

@@ -20,11 +20,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     parser.add_argument(
         "target",
-        nargs="?",
+        nargs="*",
         metavar="PATH|NAME",
-        help="a .gguf file; a checkpoint that `oma pull` fetched; or a model, whose definition is checked",
+        help="a .gguf file; a checkpoint that `oma pull` fetched; or models, whose definitions are checked",
     )
     parser.add_argument("--all", action="store_true", help="run the checks of every model")
+    parser.add_argument("--jobs", type=int, metavar="N", help="families checked at once by --all (default: one a core)")
     parser.add_argument("--list", action="store_true", help="list which check applies to which model, and why not")
     parser.add_argument("--check", action="append", default=[], metavar="CHECK", help="only this check of the model")
     parser.add_argument("--write", action="store_true", help="keep the records of a model's checks in the catalogue")
@@ -43,18 +44,25 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError("--record is for checkpoints", where="--list")
         return _list(args.json)
     if args.all:
-        if args.target is not None or args.record:
-            raise UsageError("--all takes no target and no --record", found=args.target or "--record")
-        return _models(find.models(), args)
-    if args.target is None:
-        raise UsageError("nothing to verify", fix="give a .gguf file, a checkpoint, a model, --all or --list")
-    model = model_of(args.target)
-    if model is not None:
+        if args.target or args.record:
+            raise UsageError("--all takes no target and no --record", found=" ".join(args.target) or "--record")
+        return _every(find.models(), args)
+    if args.jobs is not None:
+        raise UsageError("--jobs is for --all")
+    if not args.target:
+        raise UsageError("nothing to verify", fix="give a .gguf file, a checkpoint, models, --all or --list")
+    models = [model_of(target) for target in args.target]
+    known = [model for model in models if model is not None]
+    if len(known) == len(models):
         if args.record:
-            raise UsageError("--record is for checkpoints", where=model.id, fix="give a file; --write keeps a model's")
-        return _models([model], args)
+            fix = "give a file; --write keeps a model's"
+            raise UsageError("--record is for checkpoints", where=known[0].id, fix=fix)
+        return _models(known, args)
+    if len(args.target) > 1:
+        other = args.target[models.index(None)]
+        raise UsageError("only models are verified together", where=other, fix="give one checkpoint at a time")
     if args.check or args.write:
-        raise UsageError("--check and --write are for models", where=args.target)
+        raise UsageError("--check and --write are for models", where=args.target[0])
     return _checkpoint(args)
 
 
@@ -67,6 +75,29 @@ def _list(as_json: bool) -> int:
     table = matrix()
     print(json.dumps(table, indent=2, ensure_ascii=False) if as_json else "\n".join(lines(table)))
     return 0
+
+
+def _every(models: "Sequence[Model]", args: argparse.Namespace) -> int:
+    """Every model, families side by side."""
+    from openmodelatlas.cli import several
+    from openmodelatlas.errors import UsageError
+    from openmodelatlas.records.json import dump_json
+
+    jobs = several.usual_jobs() if args.jobs is None else args.jobs
+    if jobs < 1:
+        raise UsageError("--jobs must be at least 1", found=jobs)
+    if jobs == 1:
+        return _models(models, args)
+    options = [f"--check={name}" for name in args.check]
+    options += [f"--{name}" for name in ("write", "json") if getattr(args, name)]
+    found = []
+    for share in several.run(models, jobs, options):
+        found.append(share)
+        if not args.json:
+            print(share.out, end="", flush=True)
+    if args.json:
+        sys.stdout.write(dump_json(several.joined(found)))
+    return max(share.code for share in found)
 
 
 def _models(models: "Sequence[Model]", args: argparse.Namespace) -> int:
@@ -120,18 +151,19 @@ def _checkpoint(args: argparse.Namespace) -> int:
     from openmodelatlas.verify.checkpoint import verify
     from openmodelatlas.verify.target import resolve
 
-    target = resolve(args.target)
+    name = args.target[0]
+    target = resolve(name)
     before = target.path.stat()
     show = Show()
     try:
-        done = verify(target.path, target=args.target, checkpoint=target.checkpoint, progress=show)
+        done = verify(target.path, target=name, checkpoint=target.checkpoint, progress=show)
     finally:
         show.close()
     report: Report = done.report
     if args.json:
         sys.stdout.write(dump_json(report))
     else:
-        _print(report, args.target)
+        _print(report, name)
     if args.record:
         sys.stdout.flush()
         kept = keep_own(target.path, report, before)
