@@ -24,7 +24,7 @@ def form(sub: argparse.ArgumentParser) -> tuple[list[str], set[str]]:
             options.update(o for o in action.option_strings if o.startswith("--") and o != "--help")
         else:
             word = str(action.metavar or action.dest.upper())
-            words.append(f"[{word}]" if action.nargs == "?" else word)
+            words.append(f"[{word}]" if action.nargs in ("?", "*") else word)
     return words, options
 
 
