@@ -47,6 +47,11 @@ def has(*nodes: str) -> Needs:
     return lambda model: all(node in model.nodes for node in nodes)
 
 
+def of_one_shape(*parameters: str) -> Needs:
+    """Models with all those parameters, one as large as the other: else nothing can take one for the other."""
+    return lambda model: len({model.shapes.get(name, name) for name in parameters}) == 1
+
+
 def made_of(kind: type[nn.Module], node: str | None = None) -> Needs:
     """Models with a module of that class, at `node` if one is named."""
     return lambda model: kind in model.classes if node is None else model.nodes.get(node) is kind
@@ -306,7 +311,7 @@ MISTAKES: Mapping[str, Mistake] = {
         per_head(f"{ATTENTION}.k_norm"), patched(f"{ATTENTION}.k_norm", of_whole_width)
     ),
     "gains of query and key norm exchanged": Mistake(
-        has(f"{ATTENTION}.q_norm", f"{ATTENTION}.k_norm"),
+        of_one_shape(f"{ATTENTION}.q_norm.weight", f"{ATTENTION}.k_norm.weight"),
         exchanged("attention.q_norm.weight", "attention.k_norm.weight"),
     ),
     # the stream

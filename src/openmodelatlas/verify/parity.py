@@ -253,7 +253,7 @@ def _note(found: Values, path: str, force: Mapping[str, Tensor], wanted: bool) -
             if wanted:
                 found[name] = value.detach()
             if name in force:
-                given[port] = force[name]
+                given[port] = force[name].to(value.dtype)  # the library may cast only behind the point
         return result._replace(**given) if given and "" not in given else given.get("")
 
     return hook

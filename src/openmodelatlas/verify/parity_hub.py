@@ -49,6 +49,8 @@ def published(variant: Variant) -> dict[str, Any]:
     if numbers:
         raise CatalogError("no published key for a number", where=table.family, found=", ".join(numbers))
     held = {key: row.there[0] for key, row in table.conditional.items() if hasattr(variant.config, row.field)}
+    kinds = [type(block).__name__ for block in variant.build("meta").get_submodule("blocks").children()]
+    held |= {key: [words[k] for k in kinds] for key, words in table.schedule.items() if key not in table.read}
     for key, value in {**table.must_equal, **held}.items():
         section = key.partition(".")[0]
         if section == key or section in made:

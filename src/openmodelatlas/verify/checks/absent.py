@@ -12,7 +12,7 @@ from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.parts.attend import AddMask, CausalMask, WindowMask
 from openmodelatlas.parts.linear import ExpertLinear, Linear
-from openmodelatlas.parts.norm import RMSNorm, ZeroCenteredRMSNorm
+from openmodelatlas.parts.norm import ZeroCenteredRMSNorm
 from openmodelatlas.parts.rope import RopeFrequencies, RopeTable, RotaryTable
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.verification import Measurement, Tier, VerificationRecord
@@ -33,7 +33,7 @@ LEAST = 1e-4
 GROWN, CAP = 1000.0, 30.0
 """By how much scores are grown, and a cap that a model might have."""
 
-MASKS, NORMS = (CausalMask, WindowMask), (RMSNorm, ZeroCenteredRMSNorm)
+MASKS = (CausalMask, WindowMask)
 
 
 def applies(_model: Model) -> str | None:
@@ -200,11 +200,10 @@ def of_zero(module: Any) -> Tensor:
 
 def means(subject: Subject) -> list[Measurement]:
     """A constant vector keeps its sign and gets the gain: a norm that took the mean off would make it zero."""
-    norms = subject.of(*NORMS)
+    norms: list[tuple[str, Any]] = [(path, m) for path, m in subject.model.named_modules() if hasattr(m, "eps")]
     worst, control = 0.0, float("inf")
     with torch.no_grad():
         for _, norm in norms:
-            assert isinstance(norm, NORMS)
             gain = norm.weight + isinstance(norm, ZeroCenteredRMSNorm)
             constant = torch.full((1, len(gain)), 3.0, dtype=torch.float64)
             wanted = gain * 3.0 / (9.0 + norm.eps) ** 0.5

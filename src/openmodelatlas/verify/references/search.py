@@ -33,7 +33,7 @@ class Seen:
 
 
 class Recorder(Watcher):
-    """Notes every tensor that a module or a torch function inside one takes first or returns."""
+    """Notes every tensor that a module or a torch function inside one takes or returns."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model, 0, ())
@@ -43,8 +43,7 @@ class Recorder(Watcher):
         self._busy = True
         try:
             self.seen += _results(key, result)
-            if key.function is None and args and isinstance(args[0], Tensor):
-                self.seen.append(_seen(key, args[0], argument=0))
+            self.seen += [_seen(key, value, argument=i) for i, value in enumerate(args) if isinstance(value, Tensor)]
         finally:
             self._busy = False
 
@@ -94,7 +93,7 @@ def rows(seen: list[Seen], wanted: Mapping[int | None, Tensor], shape: Shape) ->
             fitting.setdefault(str(row), []).append(one.block)
             made[str(row)] = row
     whole = [made[key] for key, blocks in fitting.items() if set(blocks) >= set(wanted)]
-    return sorted(whole, key=lambda row: ("argument" in row, "call" in row))
+    return sorted(whole, key=lambda row: ("argument" in row and "call" in row, "argument" in row, "call" in row))
 
 
 def _layout(value: Tensor, wanted: Tensor, shape: Shape) -> str | None:
