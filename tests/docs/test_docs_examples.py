@@ -105,10 +105,6 @@ def test_python_sessions(name: str) -> None:
         assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
 
 
-def test_python_scripts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(ROOT)
-    scripts = [b for n in NAMES for b in blocks(read(n), "python") if "import " in b]
-    assert scripts
-    for script in scripts:
-        exec(compile(script, "a document", "exec"), {})
-    assert len(capsys.readouterr().out.strip()) == 64
+def test_no_script_stands_in_a_page() -> None:
+    """None does today; one that comes needs a test that runs it."""
+    assert not [block for name in NAMES for block in blocks(read(name), "python") if "import " in block]
