@@ -99,7 +99,9 @@ PACKAGE = Path("src") / "openmodelatlas"
 def the_rest(tree: Path) -> None:
     """What only an author can say, here in few words."""
     models, catalog = tree / PACKAGE / "models", tree / PACKAGE / "catalog"
-    edit(models / "pebble.names.toml", ('"attention_bias" = false\n', '"attention_bias" = false\n"mlp_bias" = false\n'))
+    bias, ignored = '"attention_bias" = false\n', "[metadata.huggingface.ignored]\n"
+    tp = '"pretraining_tp" = "how one program splits its matrices"\n'
+    edit(models / "pebble.names.toml", (bias, f'{bias}"mlp_bias" = false\n'), (ignored, ignored + tp))
     whole = tree / "tests" / "equations" / "whole" / "pebble.py"
     edit(whole, *[(f'norm(c, {x}, w["attention.{x}_norm.weight"])', x) for x in "qk"])
     counts = [tree / "tests" / "data" / "parameter_counts.toml", tree / PACKAGE / "verify" / "published_counts.toml"]

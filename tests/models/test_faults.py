@@ -30,6 +30,20 @@ def with_node(path: str) -> list[str]:
     return found
 
 
+def head_by_head() -> list[str]:
+    """Variants that norm queries behind the split into heads; over the whole width, the norm stands before it."""
+    found = []
+    for name in with_node("blocks.0.attention.q_norm"):
+        model, order = tiny_model(models.find(name)), list[str]()
+        for path in ("q_heads", "q_norm"):
+            module = model.get_submodule(f"blocks.0.attention.{path}")
+            module.register_forward_hook(lambda _m, _a, _o, path=path, seen=order: seen.append(path))
+        model(torch.zeros(1, 2, dtype=torch.long, device="meta"), torch.zeros(1, 2, dtype=torch.long, device="meta"))
+        found += [name] if order == ["q_heads", "q_norm"] else []
+    assert found
+    return found
+
+
 def tiny_model(variant: Variant) -> nn.Module:
     return tiny.variant(variant.name).build("meta")
 
@@ -116,7 +130,7 @@ def test_the_embedding_is_scaled_by_the_rounded_root(name: str) -> None:
     assert not torch.equal(type(scale)(2560)(x), exact)
 
 
-@pytest.mark.parametrize("name", with_node("blocks.0.attention.q_norm"))
+@pytest.mark.parametrize("name", head_by_head())
 def test_heads_are_normed_by_themselves(name: str) -> None:
     """The gain is as long as a head is wide; over the whole width, heads would share one mean square."""
     variant = models.find(name)

@@ -36,7 +36,12 @@ def having(part: str) -> list[str]:
 
 
 WITH_EXPERTS = having("blocks.0.feed_forward.router.weight")
-WITH_HEAD_NORMS = having("blocks.0.attention.q_norm.weight")
+QUERY_NORM = "blocks.0.attention.q_norm.weight"
+WITH_HEAD_NORMS = [
+    name
+    for name in having(QUERY_NORM)
+    if len(tiny.variant(name).build("meta").get_parameter(QUERY_NORM)) == tiny.SIZES["head_dim"]
+]
 
 
 def identified(path: Path, *own: Variant) -> Identity:

@@ -219,13 +219,9 @@ def architecture(start: Start) -> str:
 
 def _defaults(start: Start, text: str) -> str:
     """What a key means that is not stated: what the library's class has there, or what other keys say of it."""
-    table, said = name_table(start.like, "huggingface"), flat(start.library.defaults)
-    filled, given = flat(start.library.filled), flat(start.config)
-    other: dict[str, Any] = {}
+    table, other = name_table(start.like, "huggingface"), dict[str, Any]()
     for key in section(text, "metadata.huggingface.absent"):
-        same = [name for name, field in table.read.items() if field == table.read[key]]
-        constant = (name for name in (key, *same) if name in given or filled.get(name) == said.get(name))
-        stated = next((said[name] for name in constant if said.get(name) is not None), None)
+        stated = start.library.default(key)
         if stated is not None or key in rules(table):
             other[key] = stated
     text = _set(text, "metadata.huggingface.absent", other)

@@ -21,7 +21,7 @@ from openmodelatlas.models import tables, variants
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.evidence import Claim, Place
-from openmodelatlas.records.report import TensorRow
+from openmodelatlas.records.report import MetadataRow, TensorRow
 from openmodelatlas.trace import docs
 from openmodelatlas.verify import parity, parity_run
 from openmodelatlas.verify.missing import Outcome, Step, Subject, ToDo, fields, pattern, structure_names
@@ -77,12 +77,18 @@ def settings(s: Subject) -> Outcome:
     for row in s.configurations:
         for key in account_configuration(row["keys"], s.variants[row["model"]]):
             known = key.key in row.get("conflicts", {}) or (row.get("trimmed") and key.value.startswith("absent"))
-            if key.ok or known:
-                continue
-            what = f"but {key.reason}" if key.column != "unaccounted" else "which stands in no column"
-            left.setdefault(key.key, ToDo(where, f"{key.key} is {key.value}, {what} ({row['model']})"))
+            if not key.ok and not known:
+                left.setdefault(key.key, ToDo(where, f"{key.key} is {key.value}, {_against(key)} ({row['model']})"))
     for name in sorted(set(s.variants) - {row["model"] for row in s.configurations}):
         left[name] = ToDo("tests/data/published_configs.toml", f"no [[config]] of {name}")
+    for name, said in s.said.items():
+        for key in account_configuration(said.filled, s.variants[name]):
+            if not key.ok and not key.value.startswith("absent") and key.key not in left | _known(s, name):
+                what = f"{key.key} is {key.value} where {said.model} writes the file anew"
+                left[key.key] = ToDo(where, f"{what}, {_against(key)} ({name})")
+        for absent, value in name_table(s.family, "huggingface").absent.items():
+            if (default := said.default(absent)) is not None and default != value:
+                left[f"absent {absent}"] = ToDo(where, f"absent: {absent} means {default} in the library, {value} here")
     for scheme in SCHEMES:
         table = name_table(s.family, scheme)
         numbers = {field for variant in s.structures for field in fields(variant)}
@@ -97,6 +103,15 @@ def settings(s: Subject) -> Outcome:
                 left[f"{scheme} {field}"] = ToDo(where, what)
     keys = sum(len(row["keys"]) for row in s.configurations)
     return Outcome(f"{keys} keys of {len(s.configurations)} published files", tuple(left.values()), COLUMNS)
+
+
+def _against(key: MetadataRow) -> str:
+    return "which stands in no column" if key.column == "unaccounted" else f"but {key.reason}"
+
+
+def _known(s: Subject, name: str) -> dict[str, Any]:
+    """Keys of a variant's file that are known to say something else."""
+    return next((row.get("conflicts", {}) for row in s.configurations if row["model"] == name), {})
 
 
 SCHEMES: tuple[Scheme, ...] = ("huggingface", "gguf")
