@@ -81,14 +81,14 @@ def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["old.toml"]
 
 
-@pytest.fixture(scope="module")
-def start(tmp_path_factory: pytest.TempPathFactory) -> scaffold_family.Start:
-    """The published file of a model that is here, as that of a family that is not."""
-    row = tomllib.loads((TREE.data / "published_configs.toml").read_text())["config"]
-    keys = next(r["keys"] for r in row if r["model"] in models.names() and models.find(r["model"]).family == ONE)
+@pytest.fixture(scope="module", params=FAMILIES)
+def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> scaffold_family.Start:
+    """The published file of each family's first model, as that of a family that is not there."""
+    rows = tomllib.loads((TREE.data / "published_configs.toml").read_text())["config"]
+    keys = next(r["keys"] for r in rows if models.find(r["model"]).family == request.param and not r.get("trimmed"))
     path = tmp_path_factory.mktemp("config") / "config.json"
-    path.write_text(json.dumps({**keys, "rope_scaling": None}))
-    return scaffold.start("nobody", ONE, path, model="nobody-2.5-1b")
+    path.write_text(json.dumps(keys))
+    return scaffold.start("nobody", request.param, path, model="nobody-2.5-1b")
 
 
 def test_every_file_is_made_of_the_siblings(start: scaffold_family.Start) -> None:

@@ -52,7 +52,7 @@ not_verified = ["checkpoint", "tokenizer", "tensors"]
 
 [[model]]
 id = {value(start.model)}
-size = {value(size(start.library.total))}   # {TODO}: as its maker writes it
+size = {value(start.model.removeprefix(f"{start.release}-").upper())}   # {TODO}: as its maker writes it
 hub = ["{TODO}: its place on the Hub"]
 [model.context]
 config = {{ positions = {positions}, source = "max_position_embeddings in the config.json named below" }}
