@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from docs_help import NAMES, ROOT, Marked, blocks, marked, matches, read
+from docs_help import NAMES, Marked, blocks, marked, matches, read
 
 from openmodelatlas import maps
 from openmodelatlas.catalog.load import references
