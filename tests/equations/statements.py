@@ -138,6 +138,17 @@ def zero_centered_rms_norm(p: Ports, w: Ports, c: Mapping[str, Any], _r: Round) 
     return x / np.sqrt(mean + c["eps"]) * (1 + w["weight"])
 
 
+@states(
+    "FloatGainRMSNorm",
+    r"""\out_i = \frac{\port{x}_i}{\sqrt{\frac{1}{d}\sum_{j=1}^{d}\port{x}_j^{2} + \const{eps}}}\;\param{weight}_i""",
+    dtype="=x",
+)
+def float_gain_rms_norm(p: Ports, w: Ports, c: Mapping[str, Any], _r: Round) -> Array:
+    x = p["x"]
+    size = np.sqrt(np.einsum("...j,...j->...", x, x) / x.shape[-1] + c["eps"])
+    return w["weight"] * x / size[..., None]
+
+
 # --- rotary positions -------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +236,21 @@ def rotate_halves(p: Ports, _w: Ports, _c: Mapping[str, Any], r: Round) -> Array
         out[:, :, h, i] = r(first * cos) - r(second * sin)
         out[:, :, h, i + half] = r(second * cos) + r(first * sin)
     return out
+
+
+@states(
+    "FloatRotateHalves",
+    r"""\begin{aligned}
+    \out_{i} &= \port{x}_{i}\,\port{rope.cos}_i - \port{x}_{i+E/2}\,\port{rope.sin}_i \\
+    \out_{i+E/2} &= \port{x}_{i+E/2}\,\port{rope.cos}_i + \port{x}_{i}\,\port{rope.sin}_i
+    \end{aligned}""",
+    dtype="=x",
+)
+def float_rotate_halves(p: Ports, _w: Ports, _c: Mapping[str, Any], _r: Round) -> Array:
+    # A pair as one complex number, turned by another; nothing is rounded on the way.
+    half = p["x"].shape[3] // 2
+    turned = (p["x"][..., :half] + 1j * p["x"][..., half:]) * (p["rope.cos"] + 1j * p["rope.sin"])[:, :, None]
+    return np.concatenate([turned.real, turned.imag], -1)
 
 
 # --- heads ------------------------------------------------------------------------------------------------------------

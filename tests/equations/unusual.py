@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from openmodelatlas.models.olmo2 import FloatGainRMSNorm
 from openmodelatlas.parts.attend import Attend, CausalMask, FusedAttend, ScaledAttend, WindowMask
 from openmodelatlas.parts.cache import BlockCache, UpdateCache
 from openmodelatlas.parts.elementwise import GELU, SiLU
@@ -52,6 +53,7 @@ def _calls(dtype: torch.dtype) -> Iterator[tuple[nn.Module, tuple[Any, ...]]]:
     yield RopeFrequencies(14, 777.0), (torch.device("cpu"),)
     yield RMSNorm(9, 0.3), (some(2, 3, 9),)
     yield ZeroCenteredRMSNorm(9, 0.3), (some(2, 3, 9),)
+    yield FloatGainRMSNorm(9, 0.3), (some(2, 3, 9),)
     yield SplitHeads(3), (some(2, 5, 12),)
     yield RepeatHeads(3), (some(2, 5, 2, 4),)
     yield CausalMask(), (positions, keys)

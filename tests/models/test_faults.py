@@ -30,20 +30,6 @@ def with_node(path: str) -> list[str]:
     return found
 
 
-def head_by_head() -> list[str]:
-    """Variants that norm queries behind the split into heads; over the whole width, the norm stands before it."""
-    found = []
-    for name in with_node("blocks.0.attention.q_norm"):
-        model, order = tiny_model(models.find(name)), list[str]()
-        for path in ("q_heads", "q_norm"):
-            module = model.get_submodule(f"blocks.0.attention.{path}")
-            module.register_forward_hook(lambda _m, _a, _o, path=path, seen=order: seen.append(path))
-        model(torch.zeros(1, 2, dtype=torch.long, device="meta"), torch.zeros(1, 2, dtype=torch.long, device="meta"))
-        found += [name] if order == ["q_heads", "q_norm"] else []
-    assert found
-    return found
-
-
 def tiny_model(variant: Variant) -> nn.Module:
     return tiny.variant(variant.name).build("meta")
 
@@ -88,7 +74,7 @@ def test_eps_is_not_a_default() -> None:
         assert centred(x).tolist() == pytest.approx([expected] * 8, abs=1e-6)
 
 
-EPS = {"llama": 1e-5, "mixtral": 1e-5, "qwen3": 1e-6, "gemma3": 1e-6}
+EPS = {"llama": 1e-5, "mixtral": 1e-5, "qwen3": 1e-6, "gemma3": 1e-6, "olmo2": 1e-6}
 
 
 @pytest.mark.parametrize("name", models.names())
@@ -130,7 +116,107 @@ def test_the_embedding_is_scaled_by_the_rounded_root(name: str) -> None:
     assert not torch.equal(type(scale)(2560)(x), exact)
 
 
-@pytest.mark.parametrize("name", head_by_head())
+def query_norms(of_one_head: bool) -> list[str]:
+    """Variants that norm queries, by whether the gain is as long as one head, or as all of them."""
+    lengths = {
+        name: len(parity.variant_with(variant, num_hidden_layers=1).build("meta").get_parameter(QUERY_GAIN))
+        for name in with_node("blocks.0.attention.q_norm")
+        for variant in [models.find(name)]
+    }
+    found = [name for name, length in lengths.items() if (length == models.find(name).config.head_dim) == of_one_head]
+    assert found
+    return found
+
+
+QUERY_GAIN = "blocks.0.attention.q_norm.weight"
+HEADS = torch.stack([torch.full((16,), 1.0), torch.full((16,), 3.0)])[None, None]
+
+
+@pytest.mark.parametrize("name", query_norms(of_one_head=False))
+def test_all_heads_are_normed_at_once(name: str) -> None:
+    """Fault F28: heads of 1 and 3 stay one to three, 0.447214 and 1.341641; head by head both would be 1. The gain has
+    a number for every feature of every head, and the cut into heads comes afterwards."""
+    variant = models.find(name)
+    c, shallow = variant.config, parity.variant_with(variant, num_hidden_layers=1).build("meta")
+    for norm, heads in (("q_norm", c.num_attention_heads), ("k_norm", c.num_key_value_heads)):
+        assert shallow.get_parameter(f"blocks.0.attention.{norm}.weight").shape == (heads * c.head_dim,)
+    model = parity.variant_with(tiny.variant(name), num_attention_heads=2).build("cpu", torch.float32)
+    norm, order = model.get_submodule("blocks.0.attention.q_norm"), list[str]()
+    norm.get_parameter("weight").data.fill_(1.0)
+    whole = norm(HEADS.flatten(-2)).unflatten(-1, (2, 16))
+    assert whole[0, 0, :, 0].tolist() == pytest.approx([0.447214, 1.341641], abs=1e-5)
+    alone = HEADS / HEADS.pow(2).mean(-1, keepdim=True).sqrt()
+    assert alone.flatten().tolist() == pytest.approx([1.0] * 32, abs=1e-5)
+    random_model = random(name)
+    for path in ("q_norm", "q_heads", "k_norm", "k_heads"):
+        random_model.get_submodule(f"blocks.0.attention.{path}").register_forward_hook(
+            lambda _m, _a, _o, path=path: order.append(path)
+        )
+    with torch.no_grad():
+        random_model(*text(4))
+    assert order == ["q_norm", "q_heads", "k_norm", "k_heads"]
+
+
+def only_behind() -> list[str]:
+    """Variants whose blocks norm what attention and feed-forward give, and not what they read."""
+    behind = with_node("blocks.0.attention_post_norm")
+    return [name for name in behind if name not in with_node("blocks.0.attention_norm")]
+
+
+@pytest.mark.parametrize("name", only_behind())
+def test_norms_stand_behind_and_not_in_front(name: str) -> None:
+    """Fault F27, a block from a pre-norm template: a stream a thousand times as large must reach the projections a
+    thousand times as large, and what is added to it stays as large as its gain."""
+    model = random(name)
+    block = model.get_submodule("blocks.0")
+    assert {path for path, module in block.named_children() if hasattr(module, "eps")} == {
+        "attention_post_norm",
+        "ffn_post_norm",
+    }
+    with torch.no_grad():
+        small = parity.values(model, *text(6))
+        model.get_parameter("embed.weight").mul_(1000)
+        large = parity.values(model, *text(6))
+    for node in ("attention.q", "attention.v"):
+        assert torch.allclose(large[f"blocks.0.{node}"], 1000 * small[f"blocks.0.{node}"], rtol=1e-9)
+    for node in ("attention_post_norm", "ffn_post_norm"):
+        assert large[f"blocks.0.{node}"].abs().max() < 100 * small[f"blocks.0.{node}"].abs().max()
+
+
+def made_of(path: str, kind: str) -> list[str]:
+    """Variants with a module of a class of that name there."""
+    found = {name: tiny_model(models.find(name)).get_submodule(path) for name in with_node(path)}
+    return [name for name, module in found.items() if type(module).__name__ == kind]
+
+
+@pytest.mark.parametrize("name", made_of("norm", "FloatGainRMSNorm"))
+def test_the_gain_is_applied_before_rounding(name: str) -> None:
+    """In bfloat16 the last place tells: product in float32 and one rounding, against two."""
+    norm = tiny.variant(name).build("cpu", torch.bfloat16).get_submodule("norm")
+    draw = torch.Generator().manual_seed(0)
+    gain, x = (torch.rand(64, generator=draw).bfloat16() + 0.5 for _ in range(2))
+    norm.get_parameter("weight").data.copy_(gain)
+    unit = x.float() * torch.rsqrt(x.float().pow(2).mean() + 1e-6)
+    once, twice = (gain.float() * unit).bfloat16(), gain * unit.bfloat16()
+    assert not torch.equal(once, twice)
+    assert torch.equal(norm(x), once)
+
+
+@pytest.mark.parametrize("name", made_of("blocks.0.attention.q_rotate", "FloatRotateHalves"))
+def test_rotation_is_in_float32(name: str) -> None:
+    """By a table that is not rounded; the result is rounded once."""
+    model = tiny.variant(name).build("cpu", torch.bfloat16)
+    rope = model.get_submodule("rope")(torch.arange(50)[None])
+    x = torch.randn(1, 50, 2, 16, generator=torch.Generator().manual_seed(0)).bfloat16()
+    cos, sin = (table.repeat(1, 1, 2)[:, :, None] for table in rope)
+    turned = torch.cat((-x[..., 8:], x[..., :8]), -1)
+    once = (x * cos + turned * sin).bfloat16()
+    coarse = x * cos.bfloat16() + turned * sin.bfloat16()
+    assert not torch.equal(once, coarse)
+    assert torch.equal(model.get_submodule("blocks.0.attention.q_rotate")(x, rope), once)
+
+
+@pytest.mark.parametrize("name", query_norms(of_one_head=True))
 def test_heads_are_normed_by_themselves(name: str) -> None:
     """The gain is as long as a head is wide; over the whole width, heads would share one mean square."""
     variant = models.find(name)
@@ -139,9 +225,8 @@ def test_heads_are_normed_by_themselves(name: str) -> None:
         assert shallow.get_parameter(f"blocks.0.attention.{norm}.weight").shape == (variant.config.head_dim,)
     norm = tiny.variant(name).build("cpu", torch.float32).get_submodule("blocks.0.attention.q_norm")
     norm.weight.data.fill_(0.0 if isinstance(norm, ZeroCenteredRMSNorm) else 1.0)
-    heads = torch.stack([torch.full((16,), 1.0), torch.full((16,), 3.0)])[None, None]
-    assert norm(heads).flatten().tolist() == pytest.approx([1.0] * 32, abs=1e-5)
-    whole = heads / heads.pow(2).mean((-2, -1), keepdim=True).sqrt()
+    assert norm(HEADS).flatten().tolist() == pytest.approx([1.0] * 32, abs=1e-5)
+    whole = HEADS / HEADS.pow(2).mean((-2, -1), keepdim=True).sqrt()
     assert whole[0, 0, :, 0].tolist() == pytest.approx([0.447214, 1.341641], abs=1e-5)
 
 

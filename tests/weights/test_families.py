@@ -265,13 +265,39 @@ def test_a_head_norm_of_another_length_is_named(write: Write, name: str) -> None
     """Fault F28: as long as one head, the norm is taken after the split into heads; as long as all, before it."""
     of = tiny.variant(name)
     made, c = tiny.file(of), of.config
+    lengths = {n: p.shape[0] for n, p in of.build("meta").named_parameters()}
     for which, heads in (("q", c.num_attention_heads), ("k", c.num_key_value_heads)):
-        stored = f"blk.0.attn_{which}_norm.weight"
-        across = f32(stored, np.ones(heads * c.head_dim))
-        tensors = [across if t.name == stored else t for t in made.tensors]
+        stored, parameter = f"blk.0.attn_{which}_norm.weight", f"blocks.0.attention.{which}_norm.weight"
+        own = lengths[parameter]
+        [other] = {c.head_dim, heads * c.head_dim} - {own}
+        tensors = [f32(stored, np.ones(other)) if t.name == stored else t for t in made.tensors]
         [finding] = findings(write(File(made.metadata, tensors)), of)
-        assert finding.where == f"{stored} (blocks.0.attention.{which}_norm.weight)"
-        assert (finding.expected, finding.found) == (f"shape [{c.head_dim}]", f"shape [{heads * c.head_dim}]")
+        assert finding.where == f"{stored} ({parameter})"
+        assert (finding.expected, finding.found) == (f"shape [{own}]", f"shape [{other}]")
+
+
+# --- norms behind the mechanisms and none in front ---
+
+NORMED_IN_FRONT = having("blocks.0.ffn_norm.weight")
+ONLY_BEHIND = [name for name in having("blocks.0.ffn_post_norm.weight") if name not in NORMED_IN_FRONT]
+IN_FRONT = {"post_attention_norm": "attn_norm", "post_ffw_norm": "ffn_norm"}
+
+
+@pytest.mark.parametrize("name", ONLY_BEHIND)
+def test_a_file_with_norms_in_front_is_named(write: Write, name: str) -> None:
+    """Fault F27: the same number of norms of the same shapes, under the names of those that stand in front."""
+    of = tiny.variant(name)
+    made = tiny.file(of)
+    moved = {f"blk.{i}.{old}.weight": f"blk.{i}.{new}.weight" for i in range(2) for old, new in IN_FRONT.items()}
+    arrays = tiny.arrays(of)
+    tensors = [f32(moved[str(t.name)], arrays[str(t.name)]) if t.name in moved else t for t in made.tensors]
+    path = write(File(made.metadata, tensors))
+    found = {finding.where: finding.found for finding in findings(path, of)}
+    missing = {f"blocks.{i}.{norm}.weight" for i in range(2) for norm in ("attention_post_norm", "ffn_post_norm")}
+    assert {where for where, what in found.items() if what == "nothing stored"} == missing
+    assert set(found) - missing == {repr(new) for new in moved.values()}
+    with pytest.raises(CheckpointError):
+        loaded(path, of)
 
 
 @pytest.mark.parametrize("name", KINDS)

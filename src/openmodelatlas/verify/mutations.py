@@ -35,6 +35,7 @@ class Anatomy:
         self.shapes = {region(name): tuple(p.shape) for name, p in model.named_parameters()}
         self.nodes = {region(path): type(module) for path, module in modules.items()}
         self.classes = set(self.nodes.values())
+        self.norms = {type(module) for module in modules.values() if hasattr(module, "eps")}
         self.numbers = vars(variant.config)
         self.kinds = len(set(parity.kinds(variant)))
 
@@ -65,6 +66,28 @@ def number(*names: str) -> Needs:
 def per_head(node: str) -> Needs:
     """Models with a norm there whose gain is as long as a head is wide."""
     return lambda model: model.shapes.get(f"{node}.weight") == (model.numbers["head_dim"],)
+
+
+def other_than(node: str, *kinds: type[nn.Module]) -> Needs:
+    """Models with a module there that is none of those: a class of the family's own, so another than each."""
+    return lambda model: node in model.nodes and model.nodes[node] not in kinds
+
+
+def of_all_heads(node: str) -> Needs:
+    """Models with a norm there whose gain is as long as several heads are wide."""
+    return lambda model: f"{node}.weight" in model.shapes and not per_head(node)(model)
+
+
+def own_norm(model: Anatomy) -> bool:
+    """Models with a norm that is none of `parts`, so another than each of those."""
+    return bool(model.norms - {RMSNorm, ZeroCenteredRMSNorm})
+
+
+def only_behind(model: Anatomy) -> bool:
+    """Models whose blocks norm what their mechanisms give and not what those read."""
+    return has("block.attention_post_norm", "block.ffn_post_norm")(model) and not (
+        has("block.attention_norm")(model) or has("block.ffn_norm")(model)
+    )
 
 
 # --- ways to plant ----------------------------------------------------------------------------------------------------
@@ -160,6 +183,10 @@ def adjacent(_self: Any, x: Tensor, rope: Any) -> Tensor:
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2)
 
 
+def turned_back(self: Any, x: Tensor, rope: Any) -> Any:
+    return type(self).forward(self, x, rope._replace(sin=-rope.sin))
+
+
 def interleaved_heads(self: Any, x: Tensor) -> Tensor:
     return x.repeat(1, 1, self.group, 1)
 
@@ -171,6 +198,16 @@ def one_ahead(self: Any, positions: Tensor, key_positions: Tensor) -> Any:
 def of_whole_width(self: Any, x: Tensor) -> Any:
     gain = self.weight if type(self) is RMSNorm else 1 + self.weight
     return x * torch.rsqrt(x.pow(2).mean((-2, -1), keepdim=True) + self.eps) * gain
+
+
+def of_each_head(width: int) -> Forward:
+    """The gain as it is; a mean square for each stretch of a head's width."""
+
+    def forward(self: Any, x: Tensor) -> Any:
+        heads = x.reshape(*x.shape[:-1], -1, width)
+        return (heads * torch.rsqrt(heads.pow(2).mean(-1, keepdim=True) + self.eps)).flatten(-2) * self.weight
+
+    return forward
 
 
 def exact_gelu(_self: Any, x: Tensor) -> Tensor:
@@ -206,6 +243,13 @@ def second_residual_from_the_input(block: Any) -> None:
     block.ffn_add.forward = lambda _x, update: seen["x"] + update
 
 
+def norms_in_front(block: Any) -> None:
+    """Each norm before its mechanism instead of behind it."""
+    for mechanism, norm in ((block.attention, block.attention_post_norm), (block.feed_forward, block.ffn_post_norm)):
+        mechanism.register_forward_pre_hook(lambda _m, args, norm=norm.forward: (norm(args[0]), *args[1:]))
+        norm.forward = lambda x: x
+
+
 def norm_after_rotation(block: Any) -> None:
     attention = block.attention
     norm, rotate = attention.q_norm.forward, attention.q_rotate.forward
@@ -238,6 +282,18 @@ def scaled_near_by(model: Any) -> None:
     frequencies, scale = model.local_rope.frequencies, model.rope.scale
     made = frequencies.forward
     frequencies.forward = lambda device: scale.forward(made(device))
+
+
+def own_gains_off(model: nn.Module) -> None:
+    """All gains of norms that are none of `parts` too large by one."""
+    for module in model.modules():
+        if hasattr(module, "eps") and type(module) not in (RMSNorm, ZeroCenteredRMSNorm):
+            module.get_parameter("weight").add_(1.0)
+
+
+def keys_head_by_head(variant: Variant, weights: Values) -> nn.Module:
+    """The norm of keys behind their cut into heads."""
+    return patched(f"{ATTENTION}.k_norm", of_each_head(variant.config.head_dim))(variant, weights)
 
 
 def gains_off(kind: type[nn.Module], by: float) -> Plant:
@@ -295,6 +351,9 @@ MISTAKES: Mapping[str, Mistake] = {
     "rotation of queries in adjacent pairs": Mistake(
         made_of(RotateHalves, f"{ATTENTION}.q_rotate"), patched(f"{ATTENTION}.q_rotate", adjacent)
     ),
+    "an own rotation of queries turned back": Mistake(
+        other_than(f"{ATTENTION}.q_rotate", Rotate, RotateHalves), patched(f"{ATTENTION}.q_rotate", turned_back)
+    ),
     "mask one ahead": Mistake(has("mask"), patched("mask", one_ahead)),
     "window one ahead": Mistake(has("local_mask"), patched("local_mask", one_ahead)),
     # attention
@@ -310,6 +369,7 @@ MISTAKES: Mapping[str, Mistake] = {
     "norm of keys over all heads": Mistake(
         per_head(f"{ATTENTION}.k_norm"), patched(f"{ATTENTION}.k_norm", of_whole_width)
     ),
+    "norm of keys head by head": Mistake(of_all_heads(f"{ATTENTION}.k_norm"), keys_head_by_head),
     "gains of query and key norm exchanged": Mistake(
         of_one_shape(f"{ATTENTION}.q_norm.weight", f"{ATTENTION}.k_norm.weight"),
         exchanged("attention.q_norm.weight", "attention.k_norm.weight"),
@@ -322,6 +382,8 @@ MISTAKES: Mapping[str, Mistake] = {
         has("block.attention_add", "block.ffn_add"), in_blocks(second_residual_from_the_input)
     ),
     "gains one too large": Mistake(made_of(RMSNorm), gains_off(RMSNorm, 1.0)),
+    "gains of an own norm one too large": Mistake(own_norm, edited(own_gains_off)),
+    "norms in front instead of behind": Mistake(only_behind, in_blocks(norms_in_front)),
     "gains without their one": Mistake(made_of(ZeroCenteredRMSNorm), gains_off(ZeroCenteredRMSNorm, -1.0)),
     "no norm behind attention": Mistake(
         has("block.attention_post_norm"), patched("block.attention_post_norm", unchanged)

@@ -12,7 +12,7 @@ from openmodelatlas.parts.attend import Softmax
 from openmodelatlas.parts.elementwise import ResidualAdd
 from openmodelatlas.parts.norm import RMSNorm, ZeroCenteredRMSNorm
 from openmodelatlas.parts.rope import RopeFrequencies, Rotate, RotateHalves
-from openmodelatlas.verify.mutations import Anatomy, Forward, Needs, has, made_of
+from openmodelatlas.verify.mutations import Anatomy, Forward, Needs, has, made_of, other_than
 
 
 def _unit(self: Any, x: Tensor) -> Tensor:
@@ -45,6 +45,10 @@ def high_rotation(_self: Any, x: Tensor, rope: Any) -> Any:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).type_as(x)
 
 
+def low_table(self: Any, x: Tensor, rope: Any) -> Any:
+    return type(self).forward(self, x, rope._replace(cos=rope.cos.type_as(x), sin=rope.sin.type_as(x)))
+
+
 def low_frequencies(self: Any, device: torch.device) -> Any:
     made: Tensor = type(self).forward(self, device)
     return made.bfloat16().float()
@@ -73,10 +77,13 @@ def rounded_shares(_self: Any, scores: Tensor) -> Any:
     return scores.float().softmax(-1).type_as(scores)
 
 
+QUERIES = "block.attention.q_rotate"
 CASTS: Mapping[str, tuple[Needs, str | type[torch.nn.Module], Forward]] = {
     "gain before rounding": (made_of(RMSNorm), RMSNorm, gain_before_rounding),
     "gain after rounding": (made_of(ZeroCenteredRMSNorm), ZeroCenteredRMSNorm, gain_after_rounding),
     "one plus the gain rounded": (made_of(ZeroCenteredRMSNorm), ZeroCenteredRMSNorm, gain_rounded),
+    "an own norm as RMSNorm": (other_than("norm", RMSNorm, ZeroCenteredRMSNorm), "norm", RMSNorm.forward),
+    "an own rotation by a rounded table": (other_than(QUERIES, Rotate, RotateHalves), QUERIES, low_table),
     "rotation in bfloat16": (made_of(Rotate), Rotate, low_rotation),
     "rotation in float32": (made_of(RotateHalves), RotateHalves, high_rotation),
     "frequencies in bfloat16": (made_of(RopeFrequencies), RopeFrequencies, low_frequencies),
