@@ -53,7 +53,8 @@ def test_readme_begins_with_a_picture_and_the_two_commands() -> None:
 # Numbers that are part of a name, or that a test holds against the code (python, exit codes, steps in order).
 NAMED = re.compile(
     r"""Llama\ 3(\.\d)?(,\ 3\.\d)*(\ and\ 3\.\d)? | Llama\ 3's | SmolLM2 | OLMo\ 2 | Qwen3 | Gemma\ 3 | Pocket\ 60M
-    | sha256 | b?float(16|32|64) | Python\ 3\.\d+ | Node\ \d+ | License\ 2\.0 | ^\#\#\ \[\d+\.\d+\.\d+\] | ^(\*\*)?\d+\.\ """,
+    | sha256 | b?float(16|32|64) | Python\ 3\.\d+
+    | Node\ \d+ | License\ 2\.0 | ^\#\#\ \[\d+\.\d+\.\d+\] | ^(\*\*)?\d+\.\ """,
     re.X | re.M,
 )
 
