@@ -367,6 +367,8 @@ def claims(s: Subject) -> Outcome:
         unpinned = [(part.first, part.last) for part in report.pin.ranges] == [FIRST_LINE]
         if unpinned:
             left[ToDo(where[name], "is not pinned")] = None
+        elif report.status == "not available" and report.pin.place.kind == "git":
+            continue  # a repository's file that nobody brought here: nothing of the family is missing
         elif report.status != "same":
             left[ToDo(where[name], f"its pin is {report.status}: {report.detail}")] = None
         else:
