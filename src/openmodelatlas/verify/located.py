@@ -81,14 +81,9 @@ def scaled(model: Model) -> bool:
     return hasattr(models.find(model.variant).config, "rope_factor")
 
 
-def by_meta(model: Model) -> bool:
-    """Whether the model's reference is Meta's code, which writes its own scale factor, and has functions by name."""
-    return find.reference(model.reference).runner == "meta"
-
-
 def patches(model: Model) -> dict[str, str]:
     """Lines of the packaged reference that must be read otherwise for the model: its scale factor is written there."""
-    if not by_meta(model):
+    if not parity_run.by_meta(model):
         return {}
     factor = getattr(models.find(model.variant).config, "rope_factor", FACTOR)
     return {} if factor == FACTOR else {f"scale_factor = {FACTOR:g}": f"scale_factor = {factor:g}"}

@@ -26,7 +26,7 @@ TABLE_BOUND = 2.0**-22
 
 def applies(model: Model) -> str | None:
     """A reference whose functions can be called by name, or a library's class that makes angles of a configuration."""
-    if located.by_meta(model) or find.reference(model.reference).release is None:
+    if parity_run.by_meta(model) or find.reference(model.reference).release is None:
         return None
     return "the reference has no rotary functions that can be called by themselves"
 
@@ -34,7 +34,7 @@ def applies(model: Model) -> str | None:
 def run(model: Model, progress: Progress) -> VerificationRecord:
     """At the model's real head width and theta, for every position that its configuration takes."""
     progress("running the reference's functions", 0, 0)
-    return by_functions(model) if located.by_meta(model) else by_class(model)
+    return by_functions(model) if parity_run.by_meta(model) else by_class(model)
 
 
 # --- functions --------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ OPERATORS = {ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv, ast.Add: o
 
 def applies(model: Model) -> str | None:
     """A model whose maker's list is pinned, or whose reference is a library's code that loads its checkpoints."""
-    if find.reference(model.reference).release is None or (located.by_meta(model) and model.configuration.claim):
+    if find.reference(model.reference).release is None or (parity_run.by_meta(model) and model.configuration.claim):
         return None
     return "no list of the maker's is pinned"
 
@@ -39,7 +39,7 @@ def applies(model: Model) -> str | None:
 def run(model: Model, progress: Progress) -> VerificationRecord:
     """Both models without storage, parameter by parameter."""
     progress("building the reference on the meta device", 0, 0)
-    return by_list(model) if located.by_meta(model) else by_loader(model)
+    return by_list(model) if parity_run.by_meta(model) else by_loader(model)
 
 
 # --- the maker's list in the maker's constructors ---------------------------------------------------------------------
