@@ -88,7 +88,7 @@ def _structure(graph: Graph, node: Node, only: set[str]) -> dict[str, str]:
     """What the node computes, sizes aside. A container is its wiring; its class name computes nothing."""
     facts = {} if node.kind in ("container", "model") else {"class": node.class_}
     facts |= {f"constant {k}": str(v) for k, v in node.constants.items() if not _is_size(v)}
-    facts["children"] = " ".join(c for c in node.children if c not in only)
+    facts["children"] = " ".join(sorted(c for c in node.children if c not in only))  # feeds tell their order
     for port in node.inputs + node.outputs:
         facts[f"port {port.port}"] = f"{'*'.join(port.axes) or 'scalar'} {port.dtype}"
         facts[f"feed of {port.port}"] = _source(graph, port, only)
