@@ -8,22 +8,20 @@ from openmodelatlas.catalog.annotate import spread
 from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.evidence import Claim
 from openmodelatlas.trace.locate import node_id
-from openmodelatlas.trace.regions import BLOCKS, snake_case
+from openmodelatlas.trace.regions import BLOCKS, kinds
 
 
 @cache
 def regions(variant: str) -> tuple[str, ...]:
     """The kinds of blocks of a variant."""
-    blocks = models.find(variant).build().get_submodule(BLOCKS)
-    return tuple(dict.fromkeys(snake_case(type(block).__name__) for block in blocks))
+    return tuple(dict.fromkeys(kinds(models.find(variant).build())))
 
 
 @cache
 def nodes(variant: str) -> frozenset[str]:
     """Every node's id: the model, its containers and its ops."""
     model = models.find(variant).build()
-    blocks = [snake_case(type(block).__name__) for block in model.get_submodule(BLOCKS)]
-    return frozenset(node_id(path, blocks) for path, _ in model.named_modules() if path != BLOCKS)
+    return frozenset(node_id(path, kinds(model)) for path, _ in model.named_modules() if path != BLOCKS)
 
 
 @cache

@@ -11,7 +11,7 @@ from openmodelatlas.catalog import find as catalogue
 from openmodelatlas.catalog.load import references, releases
 from openmodelatlas.cli.main import main
 from openmodelatlas.errors import FetchError, UsageError
-from openmodelatlas.models import find, tables, variants
+from openmodelatlas.models import find, tables, tied, variants
 from openmodelatlas.trace import located_match, located_run, located_stored
 from openmodelatlas.trace.locate import Located, call, locate
 from openmodelatlas.trace.located_watch import Entry, Handed
@@ -198,7 +198,7 @@ def test_a_checkpoint_that_is_made_for_a_reference_is_read_back_as_it_was(name: 
     variant = located_run.twin(find(name))
     model = located_run.filled(variant)
     stored = {k: v for k, v in located_stored.tensors(model, variant, "huggingface").items() if k != "lm_head.weight"}
-    if not located_stored.tied(variant):
+    if not tied(variant):
         stored["lm_head.weight"] = model.get_parameter("unembed.weight")
     again = dict(parity.filled(variant, stored).named_parameters())
     assert {name for name, p in model.named_parameters() if not torch.equal(p, again[name])} == set()

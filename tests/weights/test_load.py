@@ -12,13 +12,13 @@ import transformers
 from gguf_writer import File, f32
 
 from openmodelatlas.errors import CheckpointError
+from openmodelatlas.models import tied
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.weights import memory, steps
 from openmodelatlas.weights.gguf import open_gguf
 from openmodelatlas.weights.ledger import account
 from openmodelatlas.weights.load import load
 from openmodelatlas.weights.naming import EXPERT, block_pattern, fill, name_table, pieces
-from openmodelatlas.weights.settings import tied
 
 Write = Callable[..., Path]
 

@@ -15,12 +15,13 @@ from openmodelatlas import models
 from openmodelatlas.catalog import find, load
 from openmodelatlas.cli import scaffold_catalogue as catalogue
 from openmodelatlas.cli import scaffold_family as family_files
-from openmodelatlas.cli.scaffold_family import TODO, Start
+from openmodelatlas.cli.scaffold_family import Start
 from openmodelatlas.errors import UsageError
 from openmodelatlas.fetch import cache
 from openmodelatlas.models import tables
 from openmodelatlas.verify import library, published
 from openmodelatlas.verify.missing import Checkout
+from openmodelatlas.verify.missing_map import TODO
 
 COUNTS = "published_counts.toml"
 

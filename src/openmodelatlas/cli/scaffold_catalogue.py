@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from openmodelatlas.catalog.load import references
-from openmodelatlas.cli.scaffold_family import TODO, Start, installed, numbers
+from openmodelatlas.cli.scaffold_family import Start, installed, numbers
 from openmodelatlas.cli.toml_text import key, range_row, value
 from openmodelatlas.errors import UsageError
 from openmodelatlas.evidence.excerpts import excerpt_hash, lines_of, locate
 from openmodelatlas.fetch import cache
 from openmodelatlas.records.evidence import Place, Range
 from openmodelatlas.verify.library import PACKAGE
+from openmodelatlas.verify.missing import UNPINNED
+from openmodelatlas.verify.missing_map import TODO
 from openmodelatlas.weights.configuration import flat
 
 HOME = "modeling"
 ABOUT = ("direct", "contextual", "lacks")
-UNPINNED = (1, 1)
-"""The lines of a shell that nobody has pinned yet."""
-
 BILLION, MILLION = 10**9, 10**6
 
 

@@ -11,15 +11,12 @@ from textwrap import wrap
 from typing import Any, get_args
 
 from openmodelatlas.cli.toml_text import value as toml
-from openmodelatlas.models import variants
+from openmodelatlas.models import tied, variants
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.verify.library import Library
+from openmodelatlas.verify.missing_map import TODO
 from openmodelatlas.weights.configuration import flat
 from openmodelatlas.weights.naming import NameTable, Scheme, has_names, name_table
-from openmodelatlas.weights.settings import tied
-
-TODO = "TODO"
-"""What marks a place that its author has to fill; the to-do list counts them."""
 
 WIDEST = 120
 SCHEMES = ("gguf", "huggingface")

@@ -10,8 +10,6 @@ from typing import Any, cast
 
 from openmodelatlas.catalog import find
 from openmodelatlas.cli.scaffold import forget
-from openmodelatlas.cli.scaffold_catalogue import UNPINNED
-from openmodelatlas.cli.scaffold_family import TODO
 from openmodelatlas.cli.toml_text import range_row, value
 from openmodelatlas.errors import AtlasError, UsageError
 from openmodelatlas.evidence.excerpts import lines_of
@@ -22,7 +20,8 @@ from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Model, Reference
 from openmodelatlas.records.evidence import Claim
 from openmodelatlas.verify import parity, parity_hub, parity_run
-from openmodelatlas.verify.missing import Checkout, Subject, structure_names
+from openmodelatlas.verify.missing import UNPINNED, Checkout, Subject, structure_names
+from openmodelatlas.verify.missing_map import TODO
 from openmodelatlas.verify.missing_steps import Beside, keep_installed, plain, pointing, stands_in
 from openmodelatlas.verify.model import check
 from openmodelatlas.verify.parity_distances import region

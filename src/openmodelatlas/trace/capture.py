@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from openmodelatlas.records.report import ValueSummary
-from openmodelatlas.trace.regions import BLOCKS, snake_case
+from openmodelatlas.trace.regions import BLOCKS, kinds
 from openmodelatlas.trace.run import Hook, leaves
 
 _BLOCK = re.compile(rf"{BLOCKS}\.(\d+)(?=\.|$)")
@@ -36,7 +36,7 @@ class _Recorder:
 
     def __init__(self, model: nn.Module) -> None:
         self.found: list[ValueSummary] = []
-        self._regions = {f"{BLOCKS}.{i}": snake_case(type(b).__name__) for i, b in enumerate(getattr(model, BLOCKS))}
+        self._regions = {f"{BLOCKS}.{i}": kind for i, kind in enumerate(kinds(model))}
         self._made: dict[int, tuple[Tensor, int]] = {}  # holds the tensor, so that its id stays its own
 
     def watch(self, path: str, module: nn.Module) -> list[Any]:

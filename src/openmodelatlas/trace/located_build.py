@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from openmodelatlas.errors import UsageError
-from openmodelatlas.models import tables
+from openmodelatlas.models import tables, tied
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.trace import located_stored
 from openmodelatlas.trace.located_load import load
@@ -198,7 +198,7 @@ def loaded(
     """The model that the library makes of our weights as a published checkpoint has them, and what it says is wrong
     with them: a tensor that it misses, does not know, or has in another shape."""
     stored = located_stored.tensors(ours, variant, "huggingface")
-    if located_stored.tied(variant):
+    if tied(variant):
         owners = located_stored.places(variant, "huggingface")
         stored = {name: value for name, value in stored.items() if owners[name][0] != "unembed.weight"}
     how = {"device_map": "meta"} if device.type == "meta" else {}

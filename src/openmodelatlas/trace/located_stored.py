@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from openmodelatlas.errors import UsageError
-from openmodelatlas.models import tables
+from openmodelatlas.models import tables, tied
 from openmodelatlas.models.variant import Variant
 
 INDEX, EXPERT = "{i}", "{e}"
@@ -57,12 +57,6 @@ def _fixed(columns: Mapping[str, Any], variant: Variant) -> Iterator[tuple[str, 
     for key, words in columns.get("schedule", {}).items():
         blocks = getattr(variant.build("meta"), BLOCKS)
         yield key, [words[type(block).__name__] for block in blocks]
-
-
-def tied(variant: Variant) -> bool:
-    """Whether the unembedding is the embedding table."""
-    model = variant.build("meta")
-    return model.get_parameter("unembed.weight") is model.get_parameter("embed.weight")
 
 
 def places(variant: Variant, scheme: str) -> dict[str, tuple[str, int | None, tuple[str, ...]]]:

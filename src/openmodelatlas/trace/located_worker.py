@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from openmodelatlas.errors import AtlasError, UsageError
-from openmodelatlas.models import find
+from openmodelatlas.models import find, tied
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.trace import located_run, located_stored
 from openmodelatlas.trace.located_build import MULTIPLE, Built, arguments, build, configs, configured, loaded
@@ -25,7 +25,7 @@ from openmodelatlas.trace.located_load import load
 from openmodelatlas.trace.located_match import Match, match
 from openmodelatlas.trace.located_run import BATCH, BEFORE, NEW, TINY
 from openmodelatlas.trace.located_watch import Watcher
-from openmodelatlas.trace.regions import BLOCKS, snake_case
+from openmodelatlas.trace.regions import kinds
 
 PLAIN = "compute_default_rope_parameters"
 """The function by which a library's rotary classes make frequencies that nothing scales."""
@@ -183,8 +183,8 @@ def _facts(built: Built) -> dict[str, Any]:
         "shims": list(built.shims),
         "scheme": built.scheme,
         "shared": shared,
-        "tied": located_stored.tied(built.variant),
-        "blocks": [snake_case(type(block).__name__) for block in getattr(built.ours, BLOCKS)],
+        "tied": tied(built.variant),
+        "blocks": list(kinds(built.ours)),
     }
 
 

@@ -98,6 +98,11 @@ def regions(blocks: nn.ModuleList, calls: dict[str, Call]) -> tuple[Region, ...]
     return tuple(named)
 
 
+def kinds(model: nn.Module) -> tuple[str, ...]:
+    """The kind of each block, by its class; a region has the same name where one class makes one region."""
+    return tuple(snake_case(type(block).__name__) for block in model.get_submodule(BLOCKS).children())
+
+
 def independent(blocks: list[nn.Module]) -> bool:
     """Whether no parameter belongs to two of the blocks."""
     owners = [id(p) for block in blocks for p in {id(p): p for p in block.parameters()}.values()]

@@ -26,6 +26,9 @@ from openmodelatlas.verify.missing_map import Derived
 
 State = Literal["done", "to do", "waits"]
 
+UNPINNED = (1, 1)
+"""The lines of a claim that nobody has pinned yet."""
+
 
 @dataclass(frozen=True)
 class ToDo:
@@ -106,11 +109,7 @@ class Subject:
     @functools.cached_property
     def structures(self) -> list[Variant]:
         """One variant for each way in which the family's models are put together."""
-        found: dict[Any, Variant] = {}
-        for variant in self.variants.values():
-            parts = tuple(sorted((part, kind.__name__) for part, kind in variant.parts.items()))
-            found.setdefault((type(variant.config).__name__, parts), variant)
-        return list(found.values())
+        return models.structures(self.family)
 
     @functools.cached_property
     def models(self) -> list[Model]:

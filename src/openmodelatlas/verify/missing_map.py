@@ -13,6 +13,9 @@ from openmodelatlas.trace.regions import census
 from openmodelatlas.trace.run import Call
 from openmodelatlas.trace.symbolic import symbolic_run
 
+TODO = "TODO"
+"""What marks a place that its author has to fill."""
+
 STANDING = ("B", "T", "S")
 """Axes that have no size in a configuration."""
 
@@ -89,7 +92,7 @@ class Derived:
 def line(section: str, name: str, axes: str) -> str:
     """A row of the page table to be filled in."""
     if section == "nodes":
-        return f'"{name}" = {{ title = "TODO" }}'
-    said = ', sentence = "TODO"' if section == "tensors" else ""
-    title = 'title = "TODO", ' if section == "tensors" else ""
-    return f"\"{name}\" = {{ {title}symbol = 'TODO', axes = {axes or '[]'}{said} }}"
+        return f'"{name}" = {{ title = "{TODO}" }}'
+    said = f', sentence = "{TODO}"' if section == "tensors" else ""
+    title = f'title = "{TODO}", ' if section == "tensors" else ""
+    return f"\"{name}\" = {{ {title}symbol = '{TODO}', axes = {axes or '[]'}{said} }}"

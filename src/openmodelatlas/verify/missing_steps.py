@@ -24,7 +24,17 @@ from openmodelatlas.records.evidence import Claim, Place
 from openmodelatlas.records.report import MetadataRow, TensorRow
 from openmodelatlas.trace import docs
 from openmodelatlas.verify import parity, parity_run
-from openmodelatlas.verify.missing import Outcome, Step, Subject, ToDo, fields, pattern, structure_names
+from openmodelatlas.verify.missing import (
+    UNPINNED,
+    Outcome,
+    Step,
+    Subject,
+    ToDo,
+    fields,
+    pattern,
+    structure_names,
+)
+from openmodelatlas.verify.missing_map import TODO
 from openmodelatlas.verify.model import check, stale
 from openmodelatlas.verify.model import missing as without_record
 from openmodelatlas.verify.parity_distances import distance, region
@@ -38,9 +48,7 @@ WHOLE = 4e-6
 """How far the statements in their order may be from the definition: the last digit of a frequency shows."""
 
 LONGEST = 90
-MARK = re.compile(r"\bTODO\b")
-FIRST_LINE = (1, 1)
-"""What a claim is pinned to that nobody has pinned yet."""
+MARK = re.compile(rf"\b{TODO}\b")
 
 
 # --- the definition and its entries -----------------------------------------------------------------------------------
@@ -364,7 +372,7 @@ def claims(s: Subject) -> Outcome:
     where = {name: f"claim {name}" for name in shown}
     keep_installed({claim.pin.place for claim in shown.values()})
     for name, (report, *_) in resolve(list(shown.values()), offline=True).items():
-        unpinned = [(part.first, part.last) for part in report.pin.ranges] == [FIRST_LINE]
+        unpinned = [(part.first, part.last) for part in report.pin.ranges] == [UNPINNED]
         if unpinned:
             left[ToDo(where[name], "is not pinned")] = None
         elif report.status == "not available" and report.pin.place.kind == "git":

@@ -13,7 +13,7 @@ from openmodelatlas.infer.steady import one_thread
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.parts.cache import BlockCache, Cache
 from openmodelatlas.parts.norm import ZeroCenteredRMSNorm
-from openmodelatlas.trace.regions import snake_case
+from openmodelatlas.trace import regions
 from openmodelatlas.trace.run import leaves
 from openmodelatlas.verify.references.exchange import Case, Past, Request, Values, past
 from openmodelatlas.weights import steps
@@ -44,8 +44,7 @@ def twin(model: str | Variant, *, uneven: bool = False, **changes: Any) -> Varia
 
 def kinds(variant: Variant) -> tuple[str, ...]:
     """The region of each block by name."""
-    blocks: Any = variant.build("meta").get_submodule("blocks")
-    return tuple(snake_case(type(block).__name__) for block in blocks)
+    return regions.kinds(variant.build("meta"))
 
 
 def depth(variant: Variant) -> int:
@@ -57,11 +56,6 @@ def depth(variant: Variant) -> int:
 def variant_with(variant: Variant, **changes: Any) -> Variant:
     """The variant with some numbers of its configuration changed."""
     return dataclasses.replace(variant, config=dataclasses.replace(variant.config, **changes))
-
-
-def tied(variant: Variant) -> bool:
-    """Whether the variant scores with its embedding table."""
-    return "unembed.weight" not in _shapes(variant)
 
 
 def _shapes(variant: Variant) -> dict[str, torch.Size]:
@@ -156,7 +150,7 @@ def filled(variant: Variant, weights: Values, dtype: torch.dtype = torch.float32
     """The definition with those weights, loaded as a Hugging Face checkpoint is: by name table and layout steps."""
     model = variant.build("cpu", dtype)
     named = {name: weight.to(dtype) for name, weight in _defined(variant, weights).items()}
-    if tied(variant):
+    if models.tied(variant):
         named["unembed.weight"] = named["embed.weight"]
     model.load_state_dict(named, strict=True)
     return model
@@ -178,7 +172,8 @@ def request(
 ) -> Request:
     """Those cases of that model, for a reference."""
     config = dataclasses.asdict(variant.config)
-    return Request(config=config, tied=tied(variant), weights=weights, dtype=dtype, options=options, cases=dict(cases))
+    tied, asked = models.tied(variant), dict(cases)
+    return Request(config=config, tied=tied, weights=weights, dtype=dtype, options=options, cases=asked)
 
 
 # --- our side ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from torch import Tensor
 from openmodelatlas.errors import CatalogError
 from openmodelatlas.models import tables
 from openmodelatlas.models.variant import Variant
+from openmodelatlas.trace import located_stored
 from openmodelatlas.verify.references.exchange import Values
 from openmodelatlas.weights import steps
 from openmodelatlas.weights.naming import name_table
@@ -38,31 +39,12 @@ def rounds_otherwise(family: str) -> dict[str, str]:
 
 
 def published(variant: Variant) -> dict[str, Any]:
-    """The configuration file of the variant: the columns of the name table, read backwards.
-
-    Of several keys for a field the first stands for all. A constant inside a section is stated where the section is."""
-    table, numbers = name_table(variant.family, "huggingface"), dataclasses.asdict(variant.config)
-    made: dict[str, Any] = {}
-    for key, field in table.read.items():
-        if field in numbers:
-            _enter(made, key, numbers.pop(field))
+    """The configuration file of the variant. CatalogError if the name table has no key for one of its numbers."""
+    said = name_table(variant.family, "huggingface").read.values()
+    numbers = [field.name for field in dataclasses.fields(variant.config) if field.name not in said]
     if numbers:
-        raise CatalogError("no published key for a number", where=table.family, found=", ".join(numbers))
-    held = {key: row.there[0] for key, row in table.conditional.items() if hasattr(variant.config, row.field)}
-    kinds = [type(block).__name__ for block in variant.build("meta").get_submodule("blocks").children()]
-    held |= {key: [words[k] for k in kinds] for key, words in table.schedule.items() if key not in table.read}
-    for key, value in {**table.must_equal, **held}.items():
-        section = key.partition(".")[0]
-        if section == key or section in made:
-            _enter(made, key, value)
-    return made
-
-
-def _enter(made: dict[str, Any], key: str, value: Any) -> None:
-    *sections, last = key.split(".")
-    for section in sections:
-        made = made.setdefault(section, {})
-    made[last] = value
+        raise CatalogError("no published key for a number", where=variant.family, found=", ".join(numbers))
+    return located_stored.settings(variant, "huggingface")
 
 
 def half_split(family: str) -> tuple[tuple[str, str], ...]:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmodelatlas.errors import CheckpointError
-from openmodelatlas.models import variants
+from openmodelatlas.models import shallow, variants
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Header
 from openmodelatlas.weights.naming import NameTable, Scheme, has_names, name_table
-from openmodelatlas.weights.settings import readings, same, shallow
+from openmodelatlas.weights.settings import readings, same
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from openmodelatlas import models
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Finding, MetadataRow
 from openmodelatlas.weights.gguf import shown
@@ -77,7 +78,7 @@ def _allowed(name: str, field: str, variant: Variant, table: NameTable) -> tuple
 
 def _number(variant: Variant, field: str) -> Any:
     """A number of the configuration, or a fact of the definition; None if the model has no such thing."""
-    return tied(variant) if field == "tied" else getattr(variant.config, field, None)
+    return models.tied(variant) if field == "tied" else getattr(variant.config, field, None)
 
 
 def _meant(named: Mapping[str, Any], table: NameTable) -> dict[str, Any]:
@@ -88,18 +89,6 @@ def _meant(named: Mapping[str, Any], table: NameTable) -> dict[str, Any]:
         if key not in named and isinstance(value, int) and isinstance(by, int) and by > 0:
             found[key] = value // by
     return found
-
-
-def tied(variant: Variant) -> bool:
-    """Whether the unembedding is the embedding table."""
-    model = shallow(variant)
-    return model.get_parameter("unembed.weight") is model.get_parameter("embed.weight")
-
-
-def shallow(variant: Variant) -> torch.nn.Module:
-    """The variant without its blocks, which costs no time."""
-    config = dataclasses.replace(variant.config, num_hidden_layers=0)
-    return dataclasses.replace(variant, config=config).build("meta")
 
 
 def setting_rows(settings: Mapping[str, Any], variant: Variant, table: NameTable) -> tuple[MetadataRow, ...]:

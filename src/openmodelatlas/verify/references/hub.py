@@ -34,7 +34,7 @@ def answer(request: Request, _scratch: Path) -> Answer:
     shims += options["table"].get("shims", [])
     if options["half_split"]:
         shims.append(HALF_SPLIT)
-    model = _from_gguf(request) if "gguf" in options else _build(request)
+    model = _from_gguf(request) if "gguf" in options else build(request)
     code = Path(inspect.getfile(type(model))).read_text(encoding="utf-8")
     yardstick = {
         "name": f"transformers, {ATTENTION} attention",
@@ -65,7 +65,7 @@ def point(node: str, row: Mapping[str, Any]) -> Point:
     )
 
 
-def _build(request: Request) -> Any:
+def build(request: Request) -> Any:
     """The library's own loading of a checkpoint, with every stored name known to it and none missing."""
     options, dtype = request["options"], dtype_of(request["dtype"])
     classes = options["table"]["classes"]

@@ -68,7 +68,7 @@ def answer(request: Request, _scratch: Path) -> dict[str, Any]:
     """Run the one case, and look for the values."""
     hub.transformers.logging.set_verbosity_error()
     hub.transformers.logging.disable_progress_bar()
-    model = hub._build(request)
+    model = hub.build(request)
     recorder, (case,) = Recorder(model), request["cases"].values()
     with torch.no_grad(), recorder.watching(case["tokens"]):
         model(case["tokens"], position_ids=case["positions"], use_cache=False)
