@@ -9,6 +9,7 @@ import pytest
 from docs_help import NAMES, ROOT, inline, prose, read, rows
 
 from openmodelatlas import errors, maps
+from openmodelatlas.catalog.load import releases
 from openmodelatlas.records.evidence import Grade, PinStatus, State
 from openmodelatlas.records.report import MetadataRow, TensorRow
 from openmodelatlas.records.shapes import axis_word
@@ -51,8 +52,9 @@ def test_readme_begins_with_a_picture_and_the_two_commands() -> None:
 
 
 # Numbers that are part of a name, or that a test holds against the code (python, exit codes, steps in order).
+RELEASES = "|".join(re.escape(release.title) for release in releases().values())
 NAMED = re.compile(
-    r"""Llama\ 3(\.\d)?(,\ 3\.\d)*(\ and\ 3\.\d)? | Llama\ 3's | SmolLM2 | OLMo\ 2 | Qwen3 | Gemma\ 3 | Pocket\ 60M
+    rf"""Llama\ 3(\.\d)?(,\ 3\.\d)*(\ and\ 3\.\d)? | Llama\ 3's | {RELEASES} | Pocket\ 60M
     | sha256 | b?float(16|32|64) | Python\ 3\.\d+
     | Node\ \d+ | License\ 2\.0 | ^\#\#\ \[\d+\.\d+\.\d+\] | ^(\*\*)?\d+\.\ """,
     re.X | re.M,
