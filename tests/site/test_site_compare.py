@@ -6,7 +6,7 @@ from collections.abc import Callable
 import made_site
 import pytest
 
-from openmodelatlas.site.compare import Comparison, in_graph
+from openmodelatlas.site.compare import Comparison, differences, in_graph
 from openmodelatlas.site.inputs import ModelPage, shelf
 from openmodelatlas.site.maths import Maths
 from openmodelatlas.site.pages import Press
@@ -52,15 +52,15 @@ def test_a_mixed_model_says_both_kinds_of_blocks_once(compared: Callable[[str, s
     assert names(found["only_right"]).count(["Query norm"]) == 1
     assert ["Local transformer block"] in names(found["changed"])
     figures = {name: (left, right) for name, left, right in found["figures"]}  # type: ignore[attr-defined]
-    assert figures["blocks"] == ("32", "29 local, 5 global")
-    assert figures["query heads"] == ("32 of 128 features", "8 of 256 features")
+    assert figures["blocks"] == ("32", "34 = 29 + 5")
+    assert (figures["heads"], figures["head width"]) == (("32", "8"), ("128", "256"))
 
 
 def test_experts_beside_a_dense_model(compared: Callable[[str, str], dict[str, object]]) -> None:
     found = compared("llama-3.1-8b", "mixtral-8x7b")
     figures = {name: (left, right) for name, left, right in found["figures"]}  # type: ignore[attr-defined]
     assert figures["experts"] == ("–", "2 of 8")
-    assert figures["active for each position"] == ("–", "12,879,925,248")
+    assert figures["active per token"] == ("8,030,261,248", "12,879,925,248")
     assert ["Router"] in names(found["only_right"])
 
 
@@ -83,3 +83,18 @@ def test_each_pair_has_one_page_that_both_models_lead_to(pages: dict[str, ModelP
     assert "oma diff llama-3.1-8b qwen3-8b" in html
     assert not re.search(r'(href|src)="https?://', html)
     assert len(html.encode()) < 100_000
+
+
+def test_the_short_list_says_the_same(pages: dict[str, ModelPage]) -> None:
+    """What a model's own page lists: here against the definitions as one reads them."""
+    rows = differences(pages["llama-3.1-8b"].graph, pages["qwen3-8b"].graph)
+    assert [(row.where, row.node) for row in rows if row.structural] == [
+        ("Rotary frequency scaling", None),
+        ("Query norm", "block.attention.q_norm"),
+        ("Query rotation", "block.attention.q_rotate"),
+        ("Key norm", "block.attention.k_norm"),
+        ("Key rotation", "block.attention.k_rotate"),
+    ]
+    (theta,) = [row for row in rows if row.where == "rope_theta"]
+    assert (theta.before, theta.after) == ("500,000", "1,000,000")
+    assert not differences(pages["qwen3-8b"].graph, pages["qwen3-8b"].graph)

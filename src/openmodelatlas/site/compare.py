@@ -11,17 +11,19 @@ from openmodelatlas.records.compare import diff
 from openmodelatlas.records.diff import Change, GraphDiff, NodeDiff
 from openmodelatlas.records.folding import BLOCK, alike, folded, kinds, outermost
 from openmodelatlas.records.graph import Graph, Node
-from openmodelatlas.site.facts import tied
 from openmodelatlas.site.inputs import ModelPage
 from openmodelatlas.site.maths import Maths, in_rows
 from openmodelatlas.site.preview import preview
-from openmodelatlas.site.words import file_of
+from openmodelatlas.site.sizes import COLUMNS
+from openmodelatlas.site.words import constant_words, file_of
 
 _LIGHTS = re.compile(r"\\htmlData\{light=[^}]*\}\{")
 """What makes symbols light up on a node's own page, and pages heavy."""
 
 HEAVIEST = 14_000
 """Bytes of a formula as HTML above which a line of text stands for it."""
+
+ABSENT = "–"
 
 VERDICTS = {
     "equal": "equal",
@@ -140,7 +142,7 @@ class Comparison:
     @staticmethod
     def _class(page: ModelPage, node: NodeDiff) -> str:
         found = in_graph(page.graph, node)
-        return found.class_ if found is not None else "–"
+        return found.class_ if found is not None else ABSENT
 
     def _file(self, page: ModelPage, node: NodeDiff) -> str:
         """From the folder of the right model, where the page stands."""
@@ -167,27 +169,51 @@ def _worded(changes: Iterable[Change]) -> tuple[Change, ...]:
 
 
 def figures(left: ModelPage, right: ModelPage) -> list[tuple[str, str, str]]:
-    """The numbers that a reader compares first."""
-    sides = [_figures(page) for page in (left, right)]
-    return [(name, sides[0].get(name, "–"), sides[1].get(name, "–")) for name in {**sides[0], **sides[1]}]
+    """The numbers that a reader compares first: columns of the table of sizes, as far as one of the two has them."""
+    shown = [(name, text) for name, _, text, called_for in COLUMNS if called_for(left) or called_for(right)]
+    rows = [(name, text(left) or ABSENT, text(right) or ABSENT) for name, text in shown]
+    return [*rows, ("vocabulary", f"{left.graph.axes['V']:,}", f"{right.graph.axes['V']:,}")]
 
 
-def _figures(page: ModelPage) -> dict[str, str]:
-    graph, axes = page.graph, page.graph.axes
-    found = {"parameters": f"{graph.counts.total:,}"}
-    if graph.counts.active != graph.counts.total:
-        found["active for each position"] = f"{graph.counts.active:,}"
-        found["experts"] = f"{axes['A']} of {axes['N']}"
-    several = len(graph.regions) > 1
-    blocks = ", ".join(f"{r.count} {r.name.partition('_')[0]}" for r in graph.regions) if several else f"{axes['L']}"
-    found |= {
-        "blocks": blocks,
-        "width": f"{axes['D']:,}",
-        "query heads": f"{axes['H']} of {axes['E']} features",
-        "key/value heads": f"{axes['K']}",
-        "feed-forward": f"{axes['F']:,}",
-        "vocabulary": f"{axes['V']:,}",
-        "context": f"{page.model.context.config.positions:,}",
-        "output matrix": "the embedding, shared" if tied(graph) else "its own",
-    }
-    return found
+@dataclass(frozen=True)
+class Difference:
+    """One way in which a model departs from another: where, what it was there, what it is here."""
+
+    where: str
+    node: str | None
+    before: str
+    after: str
+    structural: bool
+
+
+def differences(before: Graph, after: Graph) -> list[Difference]:
+    """Two maps in short: nodes that only one has, classes, sharing; then the numbers of both configurations."""
+    found = diff(before, after)
+    rows = []
+    for node in folded(found):
+        ours, theirs = in_graph(after, node), in_graph(before, node)
+        here = ours.id if ours is not None else None
+        if node.side:
+            rows.append(Difference(node.title, here, _gist(theirs), _gist(ours), True))
+        elif (kinds_ := _change(node, "class")) is not None:
+            rows.append(Difference(node.title, here, kinds_.left, kinds_.right, True))
+        elif node.id and (ties := _change(node, "ties")) is not None:
+            rows.append(Difference(node.title, here, _owner(ties.left), _owner(ties.right), True))
+    both = [change.what for change in found.config if change.left and change.right]
+    numbers = ((name, constant_words(before.config[name]), constant_words(after.config[name])) for name in both)
+    return [*rows, *(Difference(name, None, a, b, False) for name, a, b in numbers)]
+
+
+def _change(node: NodeDiff, what: str) -> Change | None:
+    return next((change for change in node.changes if change.what == what), None)
+
+
+def _gist(node: Node | None) -> str:
+    """The first sentence of a node's text."""
+    if node is None:
+        return "not there"
+    return f"{node.sentence.split('. ')[0].rstrip('.')}." if node.sentence else node.class_
+
+
+def _owner(tie: str) -> str:
+    return f"shares {tie.partition(' = ')[2]}" if tie else "has a matrix of its own"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from openmodelatlas.records.graph import Graph
-from openmodelatlas.site.facts import differences
+from openmodelatlas.site.compare import differences
 from openmodelatlas.site.inputs import ModelPage, Shelf
 from openmodelatlas.site.preview import KEY, preview
 from openmodelatlas.site.traits import tags

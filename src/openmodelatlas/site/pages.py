@@ -13,10 +13,10 @@ from markupsafe import Markup
 from openmodelatlas.records.graph import Graph, Node, Region
 from openmodelatlas.records.report import CheckpointRecord
 from openmodelatlas.site.checkpoint import ledger_rows, summary, verdict
-from openmodelatlas.site.compare import Comparison, against_file
+from openmodelatlas.site.compare import Comparison, against_file, differences
 from openmodelatlas.site.context import conflict, said
 from openmodelatlas.site.diagram import Pen, draw, region_heading
-from openmodelatlas.site.facts import differences, facts
+from openmodelatlas.site.facts import facts
 from openmodelatlas.site.gallery import families, filters, legend
 from openmodelatlas.site.inputs import Edition, ModelPage, Shelf
 from openmodelatlas.site.kin import counterpart
