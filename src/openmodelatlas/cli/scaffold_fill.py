@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from openmodelatlas.catalog import find
+from openmodelatlas.catalog.annotate import spread
 from openmodelatlas.cli.scaffold import forget
 from openmodelatlas.cli.toml_text import range_row, value
 from openmodelatlas.errors import AtlasError, UsageError
@@ -183,7 +184,7 @@ def _pins(s: Subject) -> Iterator[str]:
         elif found != ends:
             text = _pinned(text, claim.id, found, reading.lines)
             yield f"pinned   {claim.id}: {_shown(found)}"
-    covered = {node for claim in reference.claims for node in _each(claim.direct, record.located)}
+    covered = {node for claim in reference.claims for node in _direct(claim, record.located)}
     for node, lines in record.located.items():
         if node not in covered and node not in _regions(record.located):
             found = _joined(reading.around(line) for line in lines)
@@ -229,13 +230,9 @@ def _file(tree: Checkout, reference: Reference) -> Path:
     raise UsageError("no file of that reference", where=reference.id)
 
 
-def _each(nodes: Sequence[str], located: Iterable[str]) -> list[str]:
-    """Ids under `block` set out for blocks of every kind that was located."""
-    made: list[str] = []
-    for node in nodes:
-        head = re.split(r"[.:]", node)[0]
-        made += [other + node.removeprefix(head) for other in sorted(_regions(located))] if head == "block" else [node]
-    return made
+def _direct(claim: Claim, located: Iterable[str]) -> tuple[str, ...]:
+    """What a claim is about, under every kind of block that was located."""
+    return spread(claim, sorted(_regions(located) - {""})).direct
 
 
 def _regions(located: Iterable[str]) -> set[str]:
@@ -256,7 +253,7 @@ class _Reading:
         """A claim's ranges, and the statements that compute those of its direct nodes that no range has."""
         more = [
             self.around(line)
-            for node in _each(claim.direct, located)
+            for node in _direct(claim, located)
             for line in located.get(node, ())
             if not any(a <= other <= b for a, b in ends for other in located[node])
         ]
