@@ -2,7 +2,9 @@
 
 
 class AtlasError(Exception):
-    """Base of every error this package raises on purpose; `exit_code` is what the command line returns for it."""
+    """Base of every error this package raises on purpose; `exit_code` is what the command line returns for it.
+
+    `code` is the kind of finding that the error stands for, where it stands for one (`records/findings.py`)."""
 
     exit_code = 1
 
@@ -14,7 +16,9 @@ class AtlasError(Exception):
         expected: object = None,
         found: object = None,
         fix: str | None = None,
+        code: str | None = None,
     ) -> None:
+        self.code = code
         self.what, self.where, self.expected, self.found, self.fix = what, where, expected, found, fix
         line = what if where is None else f"{what}: {where}"
         if expected is not None:

@@ -30,10 +30,10 @@ def test_graph_fits_its_schema_and_the_schema_can_fail(graph: Graph) -> None:
 
 
 def test_a_missing_or_surplus_key_is_named() -> None:
-    good = to_json(Check(name="a", ok=True, detail=""))
-    assert from_json(Check, good) == Check(name="a", ok=True, detail="")
-    with pytest.raises(ValueError, match="Check: missing or surplus keys: detail, extra"):
-        from_json(Check, {"name": "a", "ok": True, "extra": 1})
+    good = to_json(Check(name="a", state="ok", detail=""))
+    assert from_json(Check, good) == Check(name="a", state="ok", detail="")
+    with pytest.raises(ValueError, match="Check: missing or surplus keys: detail, extra, notes"):
+        from_json(Check, {"name": "a", "state": "ok", "extra": 1})
 
 
 def test_json_has_no_nan() -> None:

@@ -55,13 +55,13 @@ def changed(made: File, **metadata: Any) -> File:
 @pytest.mark.parametrize(
     ("change", "where", "expected", "found"),
     [
-        (lambda t: [*t, f32("blk.0.attn_q.bias", np.zeros(64))], "'blk.0.attn_q.bias'", "has a place", "[64], F32"),
-        (lambda t: [*t, f32("blk.2.attn_norm.weight", np.zeros(64))], "'blk.2.attn_norm.weight'", "place", "[64]"),
-        (lambda t: [*t, f32("rope_freqs.weight", np.ones(8))], "'rope_freqs.weight'", "has a place", "[8]"),
+        (lambda t: [*t, f32("blk.0.attn_q.bias", np.zeros(64))], "'blk.0.attn_q.bias'", "definition has", "[64], F32"),
+        (lambda t: [*t, f32("blk.2.attn_norm.weight", np.zeros(64))], "'blk.2.attn_norm.weight'", "has", "[64]"),
+        (lambda t: [*t, f32("rope_freqs.weight", np.ones(8))], "'rope_freqs.weight'", "definition has", "[8]"),
         (
             lambda t: [*t, f32("output.weight", np.ones((tiny.VOCAB, 64)))],
             "'output.weight'",
-            "has a place",
+            "definition has",
             "[272, 64]",
         ),
         (lambda t: t[:-1], "norm.weight", "shape [64]", "nothing stored"),

@@ -12,10 +12,10 @@ from openmodelatlas.infer.steady import steady
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Header, Ledger
 from openmodelatlas.text.tokenizer import Tokenizer, from_gguf
-from openmodelatlas.weights.gguf import open_gguf
 from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.ledger import account
 from openmodelatlas.weights.load import load
+from openmodelatlas.weights.open import open_checkpoint
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
@@ -47,9 +47,9 @@ def load_checkpoint(
 
     NotACheckpoint for what is none; CheckpointError for one that holds anything else than its model must."""
     steady()
-    with open_gguf(path) as file:
+    with open_checkpoint(path) as file:
         if variant is None:
-            identity = identify(file.header)
+            identity = identify(file.header, file.scheme)
             if identity.differences:
                 first = identity.differences[0]
                 raise CheckpointError(
@@ -60,7 +60,7 @@ def load_checkpoint(
                     fix="`oma verify` lists everything",
                 )
             variant = identity.nearest
-        ledger = account(file.header, variant)
+        ledger = account(file.header, variant, file.scheme)
         tokenizer = from_gguf(file.section("tokenizer."))
         if tokenizer.vocab_size != variant.config.vocab_size:
             raise CheckpointError(

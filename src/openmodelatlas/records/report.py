@@ -7,39 +7,72 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing that was held against another. `ok` False comes with at least one finding."""
+    """One thing that was held against another. `failed` comes with at least one finding that is not waived; `not run`
+    says why in `detail`. `notes` are what a reader should know though it is no fault."""
 
     name: str
-    ok: bool
+    state: Literal["ok", "failed", "not run"]
     detail: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was run and holds."""
+        return self.state == "ok"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is not as it must be."""
+    """One thing that is not as it must be. `code` (`files.truncated`), `title` and `fix` are those of its kind in
+    `records/findings`, from which `findings.finding` makes it; the part of the code before the dot is its check."""
 
-    check: str
+    code: str
+    title: str
     where: str
     expected: str
     found: str
+    fix: str
+
+    @property
+    def check(self) -> str:
+        """The name of the check that found it."""
+        return self.code.partition(".")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waived:
+    """A finding that somebody accepts, for a `reason`, until `expires` (ISO date)."""
+
+    finding: Finding
+    reason: str
+    expires: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The outcome of `oma verify`. `ok` holds only if every check does."""
+    """The outcome of `oma verify`. `ok` holds only if no check failed; one that was not run is not a failure.
+
+    `model`: the catalogue model that it is, None if it is none; `nearest` the one that it was held against. `counts`
+    by their names: parameters `total`, `without embeddings`, `active per token`, `stored` elements, and so on."""
 
     target: str
     ok: bool
     model: str | None
+    nearest: str | None
     format: str
+    counts: Mapping[str, int]
     checks: tuple[Check, ...]
     findings: tuple[Finding, ...]
+    waived: tuple[Waived, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTensor:
     """One tensor as a checkpoint stores it. `shape` is row-major (rows first), whatever the file's own order;
-    `type` is the file's own name of the storage type (`F32`, `Q4_1`, `BF16`); `bytes` its length in the file."""
+    `type` is the file's own name of the storage type (`F32`, `Q4_1`, `BF16`); `bytes` its length in the file.
+
+    A tensor that is put together from several stored ones (packed words with their scales, the shares of a split) has
+    the shape of the whole, the sum of their bytes, and their names in `parts`."""
 
     name: str
     shape: tuple[int, ...]
@@ -47,6 +80,7 @@ class StoredTensor:
     bytes: int
     offset: int
     shard: str
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from openmodelatlas.records.graph import Graph, Node
-from openmodelatlas.records.report import CheckpointRecord, TensorRow, ValueSummary
+from openmodelatlas.records.report import CheckpointRecord, Report, TensorRow, ValueSummary
 from openmodelatlas.site.words import size_words
 
 _BLOCK = re.compile(r"^blocks\.(\d+)\.")
@@ -78,7 +78,7 @@ class Stored:
         values = [self._value(t) for t in tensors if t in self.values]
         if (not rows and not values) or node.kind == "model":
             return None
-        why = f"{verdict(self.record)}; values recorded with the prompt “{self.record.prompt}”"
+        why = f"{verdict(self.record.report)}; values recorded with the prompt “{self.record.prompt}”"
         return StoredView(why, self.record.prompt, tuple(rows), tuple(values))
 
     def _value(self, tensor: str) -> ValueView:
@@ -151,12 +151,13 @@ def spark(pairs: Sequence[tuple[int, float]]) -> str:
     )
 
 
-def verdict(record: CheckpointRecord) -> str:
-    """`all 9 checks hold`, or which do not."""
-    failed = [check.name for check in record.report.checks if not check.ok]
+def verdict(report: Report) -> str:
+    """`all 9 checks hold`, or which do not; a check that was not run is not counted."""
+    ran = [check for check in report.checks if check.state != "not run"]
+    failed = [check.name for check in ran if not check.ok]
     if failed:
-        return f"{len(failed)} of {len(record.report.checks)} checks fail: {', '.join(failed)}"
-    return f"all {len(record.report.checks)} checks hold"
+        return f"{len(failed)} of {len(ran)} checks fail: {', '.join(failed)}"
+    return f"all {len(ran)} checks hold"
 
 
 def summary(record: CheckpointRecord) -> list[tuple[str, str]]:

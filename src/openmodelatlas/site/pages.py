@@ -109,11 +109,11 @@ class Press:
             sizes=self._sizes(page, release=release),
             facts=facts(graph, page.model),
             current="" if record else page.model.id,
-            provenance=Markup(provenance_line(page, verdict(record) if record else "", rests)),
+            provenance=Markup(provenance_line(page, verdict(record.report) if record else "", rests)),
             rests=rests,
             own=own,
             record=record,
-            verdict=verdict(record) if record else "",
+            verdict=verdict(record.report) if record else "",
             stored_facts=summary(record) if record else [],
             checkpoints=[] if record else self.checkpoints(page.model.id),
             runs=runs(page.runs, page.stale),
@@ -223,7 +223,7 @@ class Press:
     def checkpoints(self, model: str | None = None) -> list[dict[str, str]]:
         """Links to the checkpoints on the shelf, of one model or of all."""
         return [
-            {"file": f"{r.name}/index.html", "title": r.title, "verdict": verdict(r)}
+            {"file": f"{r.name}/index.html", "title": r.title, "verdict": verdict(r.report)}
             for r in self.records
             if model in (None, r.model)
         ]

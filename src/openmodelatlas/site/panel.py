@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from openmodelatlas.records.evidence import NodeClaim, State
 from openmodelatlas.records.report import CheckpointRecord, OwnRecord, Report
 from openmodelatlas.records.verification import VerificationRecord
+from openmodelatlas.site.checkpoint import verdict
 from openmodelatlas.site.inputs import ModelPage
 from openmodelatlas.site.words import pin_words
 
@@ -124,9 +125,9 @@ def _stored(page: ModelPage, name: str, records: Sequence[CheckpointRecord], own
 def _said(report: Report, name: str) -> tuple[bool, str] | None:
     """Whether a report's checks hold for that row, and in what words; None if none of them is about it."""
     if name == CHECKPOINT:
-        failed = [check.name for check in report.checks if not check.ok]
-        return report.ok, f"fails in {', '.join(failed)}" if failed else f"all {len(report.checks)} checks hold"
-    return next(((check.ok, check.detail) for check in report.checks if check.name == name), None)
+        return report.ok, verdict(report)
+    ran = (check for check in report.checks if check.state != "not run")
+    return next(((check.ok, check.detail) for check in ran if check.name == name), None)
 
 
 def _speaks(page: ModelPage, run: VerificationRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Is a checkpoint what it says it is? Every check, and the record that pages show of it."""
+"""Is a checkpoint what it says it is? Every check in order, and the record that pages show of it."""
 
 import dataclasses
 import os
@@ -8,54 +8,34 @@ from pathlib import Path
 import torch
 
 from openmodelatlas.catalog import checkpoints
-from openmodelatlas.errors import AtlasError, CheckpointError
+from openmodelatlas.errors import CheckpointError
 from openmodelatlas.fetch.cache import sha256
 from openmodelatlas.fetch.progress import Progress, silent
 from openmodelatlas.infer.checkpoint import Loaded, load_checkpoint
 from openmodelatlas.infer.generate import generate
-from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Checkpoint
-from openmodelatlas.records.report import Check, CheckpointRecord, Finding, Header, Ledger, Report
-from openmodelatlas.text.tokenizer import from_gguf
+from openmodelatlas.records.findings import finding, of_error
+from openmodelatlas.records.report import CheckpointRecord, Header, Ledger, Report
 from openmodelatlas.trace.capture import summaries
-from openmodelatlas.weights.dequantise import dequantise
-from openmodelatlas.weights.gguf import GGUFFile, open_gguf
+from openmodelatlas.verify import contents
+from openmodelatlas.verify.outcome import Outcome, not_run, outcome
+from openmodelatlas.verify.tokenizer import check_tokenizer
+from openmodelatlas.verify.values import check_values
 from openmodelatlas.weights.identify import Identity, identify
-from openmodelatlas.weights.ledger import account, metadata_findings, tensor_findings
-from openmodelatlas.weights.load import constant_findings
+from openmodelatlas.weights.ledger import account
+from openmodelatlas.weights.open import open_checkpoint
+from openmodelatlas.weights.opened import Opened
 
 COMPLETION_TOKENS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointVerification:
-    """The report, and what it rests on. `ledger` is None if no family of the atlas takes the file."""
+    """The report, and what it rests on. `ledger` is None if no family of the atlas takes the checkpoint."""
 
     report: Report
     ledger: Ledger | None
     header: Header
-
-
-class _Checks:
-    """Checks in order; one without findings holds."""
-
-    def __init__(self) -> None:
-        self.checks: list[Check] = []
-        self.findings: list[Finding] = []
-
-    def add(self, name: str, detail: str, findings: list[Finding]) -> None:
-        self.checks.append(Check(name=name, ok=not findings, detail=detail))
-        self.findings += findings
-
-    def report(self, target: str, model: str | None, form: str) -> Report:
-        return Report(
-            target=target,
-            ok=not self.findings,
-            model=model,
-            format=form,
-            checks=tuple(self.checks),
-            findings=tuple(self.findings),
-        )
 
 
 def verify(
@@ -63,137 +43,66 @@ def verify(
     *,
     target: str | None = None,
     checkpoint: Checkpoint | None = None,
+    values: bool = False,
     progress: Progress = silent,
 ) -> CheckpointVerification:
-    """Hold a checkpoint against the atlas. `checkpoint`: the catalogue's entry, whose hash and model it must have too.
+    """Hold a checkpoint against the atlas: headers and small files only, and with `values` every number too.
 
-    NotACheckpoint if the file cannot be read as one; every other flaw is a finding."""
-    name = target or str(path)
-    checks = _Checks()
-    with open_gguf(path) as file:
-        header = file.header
-        detail = f"{header.format}, {len(header.tensors)} tensors, {len(header.metadata)} metadata pairs"
-        checks.add("format", detail, [])
-        _bytes(checks, file)
+    `checkpoint`: the catalogue's entry, whose hash and model it must have. NotACheckpoint if it cannot be read as one;
+    every other flaw is a finding."""
+    with open_checkpoint(path) as opened:
+        outcomes = [_files(opened)]
         if checkpoint is not None:
-            _hash(checks, Path(path), checkpoint)
+            outcomes.append(_hash(Path(path), checkpoint))
+        identity, ledger = None, None
         try:
-            identity = identify(header)
+            identity = identify(opened.header, opened.scheme)
         except CheckpointError as error:
-            finding = _finding("model", "general.architecture", error)
-            checks.add("model", "not an architecture of the atlas", [finding])
-            return CheckpointVerification(report=checks.report(name, None, header.format), ledger=None, header=header)
-        _identity(checks, identity, checkpoint)
-        ledger = account(header, identity.nearest)
-        _tensors(checks, file, identity.nearest, ledger)
-        _metadata(checks, ledger)
-        _parameters(checks, ledger)
-        _tokenizer(checks, file, identity.nearest)
-        _values(checks, file, progress)
-        model = identity.matches[0] if identity.matches else None
-        return CheckpointVerification(report=checks.report(name, model, header.format), ledger=ledger, header=header)
+            flaw = of_error(error, "model.unknown", opened.header.path)
+            outcomes.append(outcome("model", "not an architecture of the atlas", [flaw]))
+        else:
+            ledger = account(opened.header, identity.nearest, opened.scheme)
+            outcomes += [
+                contents.check_model(identity, checkpoint),
+                contents.check_tensors(opened, identity.nearest, ledger),
+                contents.check_configuration(ledger),
+                contents.check_parameters(ledger),
+                check_tokenizer(opened, identity.nearest),
+            ]
+            outcomes.append(check_values(opened, progress) if values else not_run("values", "not read; --values does"))
+        report = _report(target or str(path), opened.header, identity, ledger, outcomes)
+        return CheckpointVerification(report=report, ledger=ledger, header=opened.header)
 
 
-def _finding(check: str, where: str, error: AtlasError) -> Finding:
-    expected = "it holds" if error.expected is None else str(error.expected)
-    found = error.what if error.found is None else f"{error.what}: {error.found}"
-    return Finding(check=check, where=error.where or where, expected=expected, found=found)
+def _report(
+    target: str, header: Header, identity: Identity | None, ledger: Ledger | None, outcomes: list[Outcome]
+) -> Report:
+    findings = [flaw for _, flaws in outcomes for flaw in flaws]
+    return Report(
+        target=target,
+        ok=not findings,
+        model=identity.matches[0] if identity is not None and identity.matches else None,
+        nearest=None if identity is None else identity.nearest.name,
+        format=header.format,
+        counts={} if ledger is None else contents.counts(ledger),
+        checks=tuple(check for check, _ in outcomes),
+        findings=tuple(findings),
+        waived=(),
+    )
 
 
-def _bytes(checks: _Checks, file: GGUFFile) -> None:
-    total, used = file.header.file_bytes, file.accounted_bytes
-    findings = []
-    if used != total:
-        findings.append(Finding(check="bytes", where="the file", expected=f"{used:,} bytes", found=f"{total:,} bytes"))
-    checks.add("bytes", f"header, tensors and padding are {used:,} of {total:,} bytes", findings)
+def _files(opened: Opened) -> Outcome:
+    header = opened.header
+    detail = f"{header.format}, {len(header.tensors)} tensors, {header.file_bytes:,} bytes"
+    return outcome("files", detail, list(opened.findings))
 
 
-def _hash(checks: _Checks, path: Path, checkpoint: Checkpoint) -> None:
+def _hash(path: Path, checkpoint: Checkpoint) -> Outcome:
     found = sha256(path)
     findings = []
     if found != checkpoint.sha256:
-        findings.append(Finding(check="hash", where=checkpoint.id, expected=checkpoint.sha256, found=found))
-    checks.add("hash", f"sha256 {found}", findings)
-
-
-def _identity(checks: _Checks, identity: Identity, checkpoint: Checkpoint | None) -> None:
-    nearest = identity.nearest.name
-    findings = [
-        Finding(check="model", where=f"{d.field} ({d.key})", expected=f"{d.expected} as in {nearest}", found=d.found)
-        for d in identity.differences
-    ]
-    if not identity.matches:
-        checks.add("model", f"no model of the atlas; the nearest is {nearest}", findings)
-        return
-    if checkpoint is not None and checkpoint.model not in identity.matches:
-        findings.append(Finding(check="model", where=checkpoint.id, expected=checkpoint.model, found=nearest))
-    also = f", which computes as {', '.join(identity.matches[1:])}" if len(identity.matches) > 1 else ""
-    checks.add("model", nearest + also, findings)
-
-
-def _tensors(checks: _Checks, file: GGUFFile, variant: Variant, ledger: Ledger) -> None:
-    matched = sum(row.status == "matched" for row in ledger.rows)
-    missing = sum(row.status == "missing" for row in ledger.rows)
-    surplus = sum(row.status == "surplus" for row in ledger.rows)
-    findings = tensor_findings(ledger)
-    if not findings:
-        findings = constant_findings(file, variant, ledger)
-    checks.add("tensors", f"{matched} matched, {missing} missing, {surplus} surplus", findings)
-
-
-def _metadata(checks: _Checks, ledger: Ledger) -> None:
-    columns = [row.column for row in ledger.metadata]
-    counts = ", ".join(f"{columns.count(column)} {column}" for column in ("read", "must equal", "ignored"))
-    checks.add("metadata", f"{counts}, {columns.count('unaccounted')} unaccounted", metadata_findings(ledger))
-
-
-def _parameters(checks: _Checks, ledger: Ledger) -> None:
-    stored = 0
-    for row in ledger.rows:
-        if row.parameter is not None and row.stored is not None:
-            elements = 1
-            for size in row.stored.shape:
-                elements *= size
-            stored += elements
-    findings = []
-    if stored != ledger.parameters:
-        expected, found = f"{ledger.parameters:,}", f"{stored:,} stored"
-        findings.append(Finding(check="parameters", where=ledger.model, expected=expected, found=found))
-    checks.add("parameters", f"{stored:,} of {ledger.parameters:,}", findings)
-
-
-def _tokenizer(checks: _Checks, file: GGUFFile, variant: Variant) -> None:
-    try:
-        tokenizer = from_gguf(file.section("tokenizer."))
-    except AtlasError as error:
-        checks.add("tokenizer", "does not build", [_finding("tokenizer", "tokenizer.ggml", error)])
-        return
-    size, expected = tokenizer.vocab_size, variant.config.vocab_size
-    findings = []
-    if size != expected:
-        findings.append(
-            Finding(check="tokenizer", where="tokenizer.ggml.tokens", expected=f"{expected} tokens", found=f"{size}")
-        )
-    checks.add("tokenizer", f"builds, {size:,} tokens", findings)
-
-
-def _values(checks: _Checks, file: GGUFFile, progress: Progress) -> None:
-    """Read every tensor once: all of it must be finite."""
-    findings, done = [], 0
-    total = sum(tensor.bytes for tensor in file.header.tensors)
-    for tensor in file.header.tensors:
-        try:
-            values = dequantise(file.tensor_bytes(tensor.name), tensor)
-        except CheckpointError as error:
-            findings.append(_finding("values", tensor.name, error))
-        else:
-            broken = values.numel() - int(values.isfinite().sum())
-            if broken:
-                found = f"{broken} of {values.numel()} are not"
-                findings.append(Finding(check="values", where=tensor.name, expected="finite numbers", found=found))
-        done += tensor.bytes
-        progress("checking values", done, total)
-    checks.add("values", f"{len(file.header.tensors)} tensors read", findings)
+        findings.append(finding("hash.differs", checkpoint.id, expected=checkpoint.sha256, found=found))
+    return outcome("hash", f"sha256 {found}", findings)
 
 
 def record(path: str | os.PathLike[str], name: str, prompt: str, *, progress: Progress = silent) -> CheckpointRecord:
@@ -202,7 +111,7 @@ def record(path: str | os.PathLike[str], name: str, prompt: str, *, progress: Pr
     The completion is greedy, to the end of its first line. `name` is an id of the catalogue. CheckpointError if
     a check fails: a page must not show values of a file that is not what it says."""
     entry = checkpoints.find(name)
-    done = verify(path, target=name, checkpoint=entry, progress=progress)
+    done = verify(path, target=name, checkpoint=entry, values=True, progress=progress)
     if done.ledger is None or done.report.model is None or not done.report.ok:
         first = done.report.findings[0]
         raise CheckpointError(

@@ -15,11 +15,11 @@ PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F6
 
 
 def dequantise(data: memoryview, tensor: StoredTensor) -> Tensor:
-    """The values of a stored tensor, float32 (float64 for F64), in its row-major shape; memory of its own."""
+    """The values of a stored tensor in its row-major shape: in its own type where it has a plain one, else in float32.
+    Memory of its own."""
     try:
         if tensor.type in PLAIN:
-            values = torch.frombuffer(data, dtype=PLAIN[tensor.type])
-            return values.to(torch.promote_types(values.dtype, torch.float32), copy=True).reshape(tensor.shape)
+            return torch.frombuffer(data, dtype=PLAIN[tensor.type]).clone().reshape(tensor.shape)
         if tensor.type in _BLOCKS:
             blocks = torch.frombuffer(data, dtype=torch.uint8).reshape(-1, BY_NAME[tensor.type].bytes)
             return _BLOCKS[tensor.type](blocks).reshape(tensor.shape)

@@ -5,18 +5,24 @@ hostile file ends in `NotACheckpoint` and never in a huge allocation, an endless
 """
 
 import contextlib
+import dataclasses
 import mmap
 import os
 import stat
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openmodelatlas.errors import NotACheckpoint
+from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Header, StoredTensor
 from openmodelatlas.weights.ggml import TYPES
+from openmodelatlas.weights.opened import Opened
+from openmodelatlas.weights.shown import shown
+
+if TYPE_CHECKING:  # headers are read without torch
+    from torch import Tensor
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -68,12 +74,17 @@ class LazyArray(NamedTuple):
     start: int
 
 
-class GGUFFile:
+class GGUFFile(Opened):
     """An open GGUF file. Keep it open while views from `tensor_bytes` are in use; a context manager."""
+
+    scheme = "gguf"
 
     def __init__(self, path: Path, data: mmap.mmap, header: Header, arrays: Mapping[str, LazyArray], used: int) -> None:
         self.path, self.header = path, header
         self.accounted_bytes = used
+        if used != header.file_bytes:
+            expected, there = f"{used:,} bytes", f"{header.file_bytes:,} bytes"
+            self.findings = (finding("files.surplus-bytes", header.path, expected=expected, found=there),)
         self._data, self._arrays = data, arrays
         self._tensors = {t.name: t for t in header.tensors}
 
@@ -81,6 +92,17 @@ class GGUFFile:
         """The stored bytes of a tensor, as they are in the file; KeyError if there is no such tensor."""
         tensor = self._tensors[name]
         return memoryview(self._data)[tensor.offset : tensor.offset + tensor.bytes]
+
+    def values(self, name: str, start: int = 0, end: int | None = None) -> "Tensor":
+        """Dequantised, where it is not stored as plain numbers."""
+        from openmodelatlas.weights.dequantise import dequantise
+
+        tensor = self._tensors[name]
+        rows = tensor.shape[0]
+        end = rows if end is None else end
+        each = tensor.bytes // rows  # blocks of a storage type never run over the end of a row
+        part = dataclasses.replace(tensor, shape=(end - start, *tensor.shape[1:]), bytes=(end - start) * each)
+        return dequantise(self.tensor_bytes(name)[start * each : end * each], part)
 
     def value(self, key: str) -> Any:
         """A metadata value, arrays decoded in full; KeyError if there is no such key."""
@@ -97,12 +119,6 @@ class GGUFFile:
         """Let go of the file. Views still held keep their pages mapped until they are dropped."""
         with contextlib.suppress(BufferError):  # a view is still out; the mapping ends with it
             self._data.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 def open_gguf(path: str | os.PathLike[str]) -> GGUFFile:
@@ -133,11 +149,6 @@ def _map(path: Path) -> mmap.mmap:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise NotACheckpoint(f"cannot be opened ({reason})", where=str(path)) from None
-
-
-def shown(name: str) -> str:
-    """A name from a file, safe to print: quoted, control characters escaped, cut at 80."""
-    return repr(name if len(name) <= 80 else name[:77] + "...")
 
 
 class _Cursor:

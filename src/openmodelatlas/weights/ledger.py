@@ -7,8 +7,8 @@ from typing import Literal
 from torch import nn
 
 from openmodelatlas.models.variant import Variant
+from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, Header, Ledger, StoredTensor, TensorRow
-from openmodelatlas.weights.gguf import shown
 from openmodelatlas.weights.naming import (
     EXPERT,
     INDEX,
@@ -21,6 +21,7 @@ from openmodelatlas.weights.naming import (
     pieces,
 )
 from openmodelatlas.weights.settings import setting_findings, setting_rows
+from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.steps import STACK
 
 Status = Literal["matched", "missing", "surplus", "shape"]
@@ -115,22 +116,24 @@ def _surplus(tensor: StoredTensor) -> TensorRow:
 
 def tensor_findings(ledger: Ledger) -> list[Finding]:
     """One finding for every tensor that is missing, surplus or of another shape."""
-    found, seen = [], Counter[str]()
+    found: list[Finding] = []
+    seen = Counter[str]()
     for row in ledger.rows:
         parameter = row.parameter or ""
         place = f"{parameter}[{seen[parameter]}]" if STACK in row.steps else parameter
         seen[parameter] += 1
         if row.status == "missing":
-            where, expected, got = place, f"a tensor of shape {_shape(row.shape)}", "nothing stored"
+            expected = f"a tensor of shape {_shape(row.shape)}"
+            found.append(finding("tensors.missing", place, expected=expected, found="nothing stored"))
         elif row.status == "surplus" and row.stored is not None:
-            where, expected = shown(row.stored.name), "a tensor that the definition has a place for"
             got = f"shape {_shape(row.stored.shape)}, {row.stored.type}"
-        elif row.status == "shape" and row.stored is not None:
+            place = shown(row.stored.name)
+            found.append(finding("tensors.surplus", place, expected="a tensor that the definition has", found=got))
+        elif row.status == "shape" and row.stored is not None and row.shape is not None:
+            turned = len(row.shape) > 1 and row.stored.shape == row.shape[::-1]
             where, expected = f"{row.stored.name} ({place})", f"shape {_shape(row.shape)}"
-            got = f"shape {_shape(row.stored.shape)}"
-        else:
-            continue
-        found.append(Finding(check="tensors", where=where, expected=expected, found=got))
+            code = "tensors.transposed" if turned else "tensors.shape"
+            found.append(finding(code, where, expected=expected, found=f"shape {_shape(row.stored.shape)}"))
     return found
 
 

@@ -1,6 +1,5 @@
 """Tensors from a checkpoint into a definition: by the ledger, parameter by parameter, ties kept."""
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 
@@ -10,19 +9,19 @@ from torch import Tensor, nn
 from openmodelatlas.errors import CheckpointError
 from openmodelatlas.fetch.progress import Progress
 from openmodelatlas.models.variant import Variant
+from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, Ledger, StoredTensor, TensorRow
 from openmodelatlas.weights import steps
-from openmodelatlas.weights.dequantise import dequantise
-from openmodelatlas.weights.gguf import GGUFFile
 from openmodelatlas.weights.ledger import metadata_findings, tensor_findings
 from openmodelatlas.weights.memory import preflight
+from openmodelatlas.weights.opened import Opened
 
 FREQUENCY_TOLERANCE = 1e-5  # relative; the divisors are float32 in the file and in the definition
 ROWS_AT_ONCE = 4096
 
 
 def load(
-    file: GGUFFile,
+    file: Opened,
     variant: Variant,
     ledger: Ledger,
     *,
@@ -32,8 +31,8 @@ def load(
 ) -> nn.Module:
     """The model with the file's weights. CheckpointError names the first thing in the ledger that does not hold."""
     target = torch.device(device)
-    refuse(ledger, str(file.path))
-    preflight(ledger, dtype, target, str(file.path))
+    refuse(ledger, file.header.path)
+    preflight(ledger, dtype, target, file.header.path)
     model = variant.build("meta", dtype)
     done = 0
     for _, group in itertools.groupby(ledger.rows, lambda row: row.parameter):
@@ -47,12 +46,12 @@ def load(
         if progress is not None:
             progress("reading tensors", done, ledger.stored_bytes)
     if wrong := constant_findings(file, variant, ledger):
-        raise refusal(wrong, str(file.path))
+        raise refusal(wrong, file.header.path)
     empty = [
         name for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()) if tensor.is_meta
     ]
     if empty:  # the ledger has a row for every parameter, so this is a mistake of ours
-        raise CheckpointError("parameters were left without values", where=str(file.path), found=", ".join(empty[:5]))
+        raise CheckpointError("parameters were left without values", where=file.header.path, found=", ".join(empty[:5]))
     return model
 
 
@@ -75,10 +74,9 @@ def refusal(found: list[Finding], where: str) -> CheckpointError:
     )
 
 
-def _read(file: GGUFFile, row: TensorRow, variant: Variant) -> Tensor:
+def _read(file: Opened, row: TensorRow, variant: Variant) -> Tensor:
     assert row.stored is not None
-    values = dequantise(file.tensor_bytes(row.stored.name), row.stored)
-    return steps.apply(values, row.steps, variant.config)
+    return steps.apply(file.values(row.stored.name), row.steps, variant.config)
 
 
 def _assign(model: nn.Module, row: TensorRow, parameter: nn.Parameter) -> None:
@@ -89,7 +87,7 @@ def _assign(model: nn.Module, row: TensorRow, parameter: nn.Parameter) -> None:
         setattr(model.get_submodule(owner), leaf, parameter)
 
 
-def constant_findings(file: GGUFFile, variant: Variant, ledger: Ledger) -> list[Finding]:
+def constant_findings(file: Opened, variant: Variant, ledger: Ledger) -> list[Finding]:
     """Stored tensors that are no parameters, held against what the definition computes or the parameter they repeat."""
     parameters = {row.parameter: row.stored for row in ledger.rows if row.parameter and row.stored}
     found = []
@@ -98,36 +96,30 @@ def constant_findings(file: GGUFFile, variant: Variant, ledger: Ledger) -> list[
             continue
         held = row.steps[0].removeprefix("must equal ")
         if held == "frequency_divisors":
-            found += _unlike(row.stored, dequantise(file.tensor_bytes(row.stored.name), row.stored), variant)
+            found += _unlike(row.stored, file.values(row.stored.name), variant)
         elif held in parameters and not _repeats(file, row.stored, parameters[held]):
             what = f"the values of {held}, which it repeats"
-            found.append(Finding(check="tensors", where=row.stored.name, expected=what, found="others"))
+            found.append(finding("tensors.copy", row.stored.name, expected=what, found="others"))
     return found
 
 
 def _unlike(tensor: StoredTensor, stored: Tensor, variant: Variant) -> list[Finding]:
-    expected = _frequency_divisors(variant)
+    expected, stored = _frequency_divisors(variant), stored.to(torch.float32)
     if stored.shape == expected.shape and torch.allclose(stored, expected, rtol=FREQUENCY_TOLERANCE, atol=0.0):
         return []
-    return [Finding(check="tensors", where=tensor.name, expected=_few(expected), found=_few(stored))]
+    return [finding("tensors.constant", tensor.name, expected=_few(expected), found=_few(stored))]
 
 
-def _repeats(file: GGUFFile, copy: StoredTensor, of: StoredTensor) -> bool:
+def _repeats(file: Opened, copy: StoredTensor, of: StoredTensor) -> bool:
     """Whether two stored tensors hold the same values, read a few rows at a time."""
     if copy.shape != of.shape:
         return False
     rows = of.shape[0]
     for start in range(0, rows, ROWS_AT_ONCE):
         end = min(start + ROWS_AT_ONCE, rows)
-        if not torch.equal(_rows(file, copy, start, end), _rows(file, of, start, end)):
+        if not torch.equal(file.values(copy.name, start, end), file.values(of.name, start, end)):
             return False
     return True
-
-
-def _rows(file: GGUFFile, tensor: StoredTensor, start: int, end: int) -> Tensor:
-    each = tensor.bytes // tensor.shape[0]  # blocks of a storage type never run over the end of a row
-    data = file.tensor_bytes(tensor.name)[start * each : end * each]
-    return dequantise(data, dataclasses.replace(tensor, shape=(end - start, *tensor.shape[1:]), bytes=len(data)))
 
 
 def _frequency_divisors(variant: Variant) -> Tensor:

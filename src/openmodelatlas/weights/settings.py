@@ -8,11 +8,13 @@ import torch
 
 from openmodelatlas import models
 from openmodelatlas.models.variant import Variant
+from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, MetadataRow
-from openmodelatlas.weights.gguf import shown
 from openmodelatlas.weights.naming import NameTable
+from openmodelatlas.weights.shown import shown
 
 LONGEST_VALUE = 120
+ABSENT = "absent"
 ELSEWHERE = {"tokenizer", "reader"}
 """What a key may be read into besides the numbers of a model; who reads it there judges it there."""
 
@@ -99,7 +101,7 @@ def setting_rows(settings: Mapping[str, Any], variant: Variant, table: NameTable
     named = _stated(settings, table)
     for key in table.required:
         if key not in named:
-            rows.append(MetadataRow(key=key, value="absent", column="read", reason="must be stated", ok=False))
+            rows.append(MetadataRow(key=key, value=ABSENT, column="read", reason="must be stated", ok=False))
     for reading in read:
         if not reading.stated and reading.key not in table.required:
             row = _read_row(reading)
@@ -162,6 +164,9 @@ def setting_findings(rows: tuple[MetadataRow, ...]) -> list[Finding]:
     for row in rows:
         if row.ok:
             continue
-        expected = "a key that a table accounts for" if row.column == "unaccounted" else row.reason
-        found.append(Finding(check="metadata", where=shown(row.key), expected=expected, found=row.value))
+        if row.column == "unaccounted":
+            kind, expected = "unaccounted", "a key that a table accounts for"
+        else:
+            kind, expected = "missing" if row.value == ABSENT else "contradicts", row.reason
+        found.append(finding(f"configuration.{kind}", shown(row.key), expected=expected, found=row.value))
     return found

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from openmodelatlas.errors import CatalogError
@@ -19,7 +20,7 @@ def interleave_rotary_rows(weight: Tensor, config: Any) -> Tensor:
 
 def subtract_one(weight: Tensor, _config: Any) -> Tensor:
     """A gain as the file stores it, to the weight that the definition adds one to."""
-    return weight - 1
+    return weight.to(torch.promote_types(weight.dtype, torch.float32)) - 1
 
 
 STEPS: dict[str, Callable[[Tensor, Any], Tensor]] = {

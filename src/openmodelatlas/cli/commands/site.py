@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"claims {states}")
     print(f"excerpts {made.excerpts[0]} of {made.excerpts[1]}")
     for record in records:
-        print(f"{record.title}: {verdict(record)}")
+        print(f"{record.title}: {verdict(record.report)}")
         print(f"  {' '.join(f'{record.prompt} {record.completion}'.split())}")
     done = "built" if made.written else "unchanged"
     print(f"{done} in {time.monotonic() - started:.0f} s; open {made.first}")

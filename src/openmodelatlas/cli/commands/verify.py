@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 HELP = "check a checkpoint, or run the checks of a model beside its references"
 MOST_FINDINGS = 25
+MARK = {"ok": "ok  ", "failed": "FAIL", "not run": "-   "}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +30,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="list which check applies to which model, and why not")
     parser.add_argument("--check", action="append", default=[], metavar="CHECK", help="only this check of the model")
     parser.add_argument("--write", action="store_true", help="keep the records of a model's checks in the catalogue")
+    parser.add_argument(
+        "--values", action="store_true", help="read every tensor of a checkpoint too, not its headers only"
+    )
     parser.add_argument("--record", action="store_true", help="keep a record of your checkpoint, for `oma site`")
     parser.add_argument("--json", action="store_true", help="print the report, or the records, as JSON")
 
@@ -156,7 +160,9 @@ def _checkpoint(args: argparse.Namespace) -> int:
     before = target.path.stat()
     show = Show()
     try:
-        done = verify(target.path, target=name, checkpoint=target.checkpoint, progress=show)
+        done = verify(
+            target.path, target=name, checkpoint=target.checkpoint, values=args.values or args.record, progress=show
+        )
     finally:
         show.close()
     report: Report = done.report
@@ -173,9 +179,10 @@ def _checkpoint(args: argparse.Namespace) -> int:
 
 def _print(report: "Report", target: str) -> None:
     for check in report.checks:
-        print(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<10}  {check.detail}")
+        print(f"{MARK[check.state]}  {check.name:<13}  {check.detail}")
     for finding in report.findings[:MOST_FINDINGS]:
-        print(f"      {finding.check}: {finding.where}: expected {finding.expected}; found {finding.found}")
+        facts = f"expected {finding.expected}; found {finding.found}"
+        print(f"      {finding.title}: {finding.where}: {facts} [{finding.code}]")
     if len(report.findings) > MOST_FINDINGS:
         print(f"      and {len(report.findings) - MOST_FINDINGS} more (--json lists all)")
     outcome = f"is {report.model}" if report.ok else f"does not hold: {len(report.findings)} findings"
