@@ -87,15 +87,16 @@ def differences(header: Header, variant: Variant, scheme: Scheme = "gguf") -> tu
         if not r.ok
     ]
     stored = {t.name for t in header.tensors}
-    for what, name, expected in _presence(variant, table) if stored else ():
+    for what, name, expected in presence(variant, table) if stored else ():
         if expected != (name in stored):
             state = ("absent", "stored")
             found.append(Difference(field=what, key=name, expected=state[expected], found=state[not expected]))
     return tuple(found)
 
 
-def _presence(variant: Variant, table: NameTable) -> list[tuple[str, str, bool]]:
-    """Tensors that stand in a file only if the variant has a part: an unembedding of its own, scaled rotation."""
+def presence(variant: Variant, table: NameTable) -> list[tuple[str, str, bool]]:
+    """Tensors that stand in a file only if the variant has a part (an unembedding of its own, scaled rotation): the
+    part, the tensor, and whether it must be there."""
     model = shallow(variant)
     parameters = dict(model.named_parameters())  # without repeats: a tied unembedding has no name of its own
     modules = {path for path, _ in model.named_modules()}

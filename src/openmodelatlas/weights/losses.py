@@ -1,0 +1,59 @@
+"""How far a quantised tensor may be from what it was made of, by its storage type."""
+
+import functools
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from openmodelatlas.weights.ggml import BY_NAME
+
+SMALLEST_BLOCK = 32
+FARTHEST = 0.5
+"""For a type of which no loss was measured: the root mean square error as a share of the values' own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """How far a quantised tensor is from its original.
+
+    `share`: of what its type may lose, in the worst block (above 1: too much); `row`, `column`: where that block
+    begins; `relative`: the root mean square of the errors over that of the original's values."""
+
+    share: float
+    row: int
+    column: int
+    relative: float
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads((files(__package__) / "losses.toml").read_text(encoding="utf-8"))
+
+
+def bound(kind: str) -> tuple[int, float] | None:
+    """Elements of a block, and the largest error allowed in it as a share of its largest magnitude; None if no loss was
+    measured for the type."""
+    if kind not in _table()["measured"]:
+        return None
+    return max(BY_NAME[kind].elements, SMALLEST_BLOCK), _table()["measured"][kind] * _table()["margin"]
+
+
+def loss(original: Tensor, stored: Tensor, kind: str) -> Loss:
+    """The loss of `stored`, whose type is `kind`, against `original`; both float32, of one shape."""
+    exact, error = original.double(), (stored.double() - original.double()).abs()
+    size = float(exact.square().mean().sqrt())
+    relative = float(error.square().mean().sqrt()) / size if size else float(bool(error.any()))
+    limits = bound(kind)
+    width = original.shape[-1]
+    if limits is None or width % limits[0]:
+        return Loss(share=relative / FARTHEST, row=0, column=0, relative=relative)
+    blocks = error.reshape(-1, limits[0]).amax(1)
+    largest = exact.abs().reshape(-1, limits[0]).amax(1) * limits[1]
+    shares = torch.where(blocks > 0, blocks / largest, 0.0).nan_to_num(nan=float("inf"))
+    worst = int(shares.argmax())
+    row, column = divmod(worst * limits[0], width)
+    return Loss(share=float(shares[worst]), row=row, column=column, relative=relative)
