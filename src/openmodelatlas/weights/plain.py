@@ -1,5 +1,6 @@
 """Tensors of plain numbers, read from a file into memory of their own."""
 
+import dataclasses
 from collections.abc import Callable
 
 import torch
@@ -52,6 +53,18 @@ def read(source: Source, tensor: StoredTensor, start: int = 0, end: int | None =
     if tensor.type == "BOOL":  # any byte may stand in the file; torch's own are 0 and 1
         return raw.ne(0).reshape(shape)
     return raw.view(TYPES[tensor.type]).reshape(shape)
+
+
+def read_strided(
+    source: Source, tensor: StoredTensor, strides: tuple[int, ...], start: int = 0, end: int | None = None
+) -> Tensor:
+    """The same where neighbours of an axis stand `strides` numbers apart in the file, as in a transposed tensor."""
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True))
+    each = TYPES[tensor.type].itemsize
+    flat = dataclasses.replace(tensor, shape=(reach,), bytes=reach * each)
+    whole = read(source, flat).as_strided(tensor.shape, strides)
+    first, last = rows(tensor, start, end)
+    return whole[first:last].contiguous().clone()
 
 
 def filled(fill: Callable[[memoryview], None], count: int) -> Tensor:

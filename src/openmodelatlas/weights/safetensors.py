@@ -5,14 +5,17 @@ stands twice in the same words, and one whose fields are given as a list. Nothin
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openmodelatlas.records import strict_json
 from openmodelatlas.records.findings import refusal
-from openmodelatlas.records.report import StoredTensor
+from openmodelatlas.records.report import Finding, StoredTensor
 from openmodelatlas.weights import causes
 from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.source import Source
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LARGEST_HEADER = 100_000_000  # the library's own limit
 LABELS = "__metadata__"
@@ -51,6 +54,13 @@ class SafetensorsHeader:
     source: Source
     tensors: tuple[StoredTensor, ...]
     labels: Mapping[str, str]
+    findings: tuple[Finding, ...] = ()
+
+    def read(self, tensor: StoredTensor, start: int = 0, end: int | None = None) -> "Tensor":
+        """A tensor, or some rows of it, in memory of its own."""
+        from openmodelatlas.weights import plain
+
+        return plain.read(self.source, tensor, start, end)
 
 
 def read_header(source: Source) -> SafetensorsHeader:
