@@ -31,6 +31,27 @@ def summaries(model: nn.Module, tokens: Tensor, positions: Tensor) -> tuple[Valu
     return tuple(recorder.found)
 
 
+def op_values(model: nn.Module, tokens: Tensor, positions: Tensor) -> dict[str, Tensor]:
+    """Every floating-point result of an op in one uncached forward, in call order, by `MODULE PATH:PORT`."""
+    found: dict[str, Tensor] = {}
+
+    def watch(path: str) -> Hook:
+        def hook(_module: nn.Module, _args: Any, result: Any) -> None:
+            for port, value in leaves("out" if isinstance(result, Tensor) else "", result):
+                if value.is_floating_point():
+                    found[f"{path}:{port}"] = value.detach()
+
+        return hook
+
+    with contextlib.ExitStack() as stack:
+        for path, module in model.named_modules():
+            if next(module.children(), None) is None:
+                stack.callback(module.register_forward_hook(watch(path)).remove)
+        stack.enter_context(torch.no_grad())
+        model(tokens, positions)
+    return found
+
+
 class _Recorder:
     """What the hooks share. A block's output is also its last op's: that op's entry is renamed when the block ends."""
 
