@@ -104,7 +104,7 @@ def constant_findings(file: Opened, variant: Variant, ledger: Ledger) -> list[Fi
 
 
 def _unlike(tensor: StoredTensor, stored: Tensor, variant: Variant) -> list[Finding]:
-    expected, stored = _frequency_divisors(variant), stored.to(torch.float32)
+    expected, stored = frequency_divisors(variant), stored.to(torch.float32)
     if stored.shape == expected.shape and torch.allclose(stored, expected, rtol=FREQUENCY_TOLERANCE, atol=0.0):
         return []
     return [finding("tensors.constant", tensor.name, expected=_few(expected), found=_few(stored))]
@@ -122,7 +122,7 @@ def _repeats(file: Opened, copy: StoredTensor, of: StoredTensor) -> bool:
     return True
 
 
-def _frequency_divisors(variant: Variant) -> Tensor:
+def frequency_divisors(variant: Variant) -> Tensor:
     """By how much `rope.scale` divides each frequency, from the definition's own modules."""
     rope = variant.build("meta").get_submodule("rope")
     frequencies = rope.get_submodule("frequencies")(torch.device("cpu"))

@@ -23,10 +23,28 @@ def subtract_one(weight: Tensor, _config: Any) -> Tensor:
     return weight.to(torch.promote_types(weight.dtype, torch.float32)) - 1
 
 
+def part_rotary_rows(weight: Tensor, config: Any) -> Tensor:
+    """Adjacent pairs to half-split rows."""
+    heads = weight.reshape(-1, config.head_dim // 2, 2, weight.shape[1])
+    return heads.transpose(1, 2).reshape(weight.shape).contiguous()
+
+
+def add_one(weight: Tensor, _config: Any) -> Tensor:
+    """A weight that the definition adds one to, to the gain as a file stores it."""
+    return weight.to(torch.promote_types(weight.dtype, torch.float32)) + 1
+
+
 STEPS: dict[str, Callable[[Tensor, Any], Tensor]] = {
     "interleave_rotary_rows": interleave_rotary_rows,
     "subtract_one": subtract_one,
 }
+INVERSES: dict[str, Callable[[Tensor, Any], Tensor]] = {
+    "interleave_rotary_rows": part_rotary_rows,
+    "subtract_one": add_one,
+}
+"""What undoes each step. All of these work on any run of rows that holds whole heads."""
+COMPUTING = {"subtract_one"}
+"""Steps that compute new numbers, in float32 at least; the others only move them."""
 
 
 def apply(weight: Tensor, steps: tuple[str, ...], config: Any) -> Tensor:
@@ -39,6 +57,18 @@ def apply(weight: Tensor, steps: tuple[str, ...], config: Any) -> Tensor:
         if name not in STEPS:
             raise CatalogError("no such layout step", found=name, expected=", ".join((*STEPS, STACK)))
         weight = STEPS[name](weight, config)
+    return weight
+
+
+def undo(weight: Tensor, steps: tuple[str, ...], config: Any) -> Tensor:
+    """From the definition's layout to the stored one: each step undone, the last first; taking a stack apart is the
+    caller's. CatalogError for a step that nothing undoes."""
+    for name in reversed(steps):
+        if name == STACK:
+            continue
+        if name not in INVERSES:
+            raise CatalogError("no inverse of this layout step", found=name, expected=", ".join((*INVERSES, STACK)))
+        weight = INVERSES[name](weight, config)
     return weight
 
 
