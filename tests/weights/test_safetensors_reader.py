@@ -153,6 +153,15 @@ def test_a_file_that_is_something_else_is_named(tmp_path: Path, case: str) -> No
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize("magic", ["8002", "8004", "1f8b"])
+def test_a_header_length_that_looks_like_another_format(tmp_path: Path, magic: str) -> None:
+    raw = json.dumps({"a": FOUR}).encode().ljust(int.from_bytes(bytes.fromhex(magic), "little"))
+    assert opened(tmp_path, file(raw, bytes(4))).tensors[0].name == "a"
+    with pytest.raises(NotACheckpoint) as error:
+        opened(tmp_path, file(raw, bytes(4))[:500])
+    assert error.value.code == "files.truncated"
+
+
 def test_a_large_header_is_named_by_its_length(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     with open(path, "wb") as out:

@@ -40,14 +40,14 @@ _HTML = re.compile(rb"\s*(?:<!--.{0,200}?-->\s*)?<(?:!doctype\s+html|html|head|b
 def format_of(head: bytes, size: int) -> str | None:
     """SAFETENSORS, GGUF, ZIP or PICKLE if these first bytes open such a file, of that size in all; else None, or the
     name of another format."""
+    length = int.from_bytes(head[:8], "little")
+    if len(head) > 8 and 2 <= length <= size - 8 and head[8:].lstrip(b" \t\r\n")[:1] == b"{":
+        return SAFETENSORS  # first of all: a length can look like the magic of something else
     for magic, name in _MAGIC.items():
         if head.startswith(magic):
             return name
     if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return PICKLE
-    length = int.from_bytes(head[:8], "little")
-    if len(head) > 8 and 2 <= length <= size - 8 and head[8:].lstrip(b" \t\r\n")[:1] == b"{":
-        return SAFETENSORS
     return "a tar archive" if head[257:262] == b"ustar" else None
 
 
@@ -66,8 +66,9 @@ def _stand_in(head: bytes, where: str) -> NotACheckpoint | None:
     """What servers and tools leave in place of a file."""
     if _POINTER.match(head):
         oid, size = _OID.search(head), _SIZE.search(head)
-        facts = [f"{'?' if oid is None else oid[1].decode()}", f"{'?' if size is None else int(size[1]):,} bytes"]
-        return refusal("files.lfs-pointer", where, found=f"a pointer to {', '.join(facts)}")
+        digest = "no digest" if oid is None else oid[1].decode()
+        length = "no size" if size is None else f"{int(size[1]):,} bytes"
+        return refusal("files.lfs-pointer", where, found=f"a pointer to {digest}, {length}")
     if _HTML.match(head):
         title = re.search(rb"<title[^>]*>([^<]{1,80})", head, re.I)
         found = None if title is None else f"a page named {shown(_text(title[1]))}"

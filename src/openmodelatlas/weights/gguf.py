@@ -8,18 +8,19 @@ import contextlib
 import dataclasses
 import mmap
 import os
-import stat
 import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openmodelatlas.errors import NotACheckpoint
-from openmodelatlas.records.findings import finding
+from openmodelatlas.records.findings import finding, refusal
 from openmodelatlas.records.report import Header, StoredTensor
+from openmodelatlas.weights import causes
 from openmodelatlas.weights.ggml import TYPES
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.shown import shown
+from openmodelatlas.weights.source import LocalFile, unreadable
 
 if TYPE_CHECKING:  # headers are read without torch
     from torch import Tensor
@@ -133,22 +134,15 @@ def open_gguf(path: str | os.PathLike[str]) -> GGUFFile:
 
 
 def _map(path: Path) -> mmap.mmap:
+    source = LocalFile(path)
+    if source.read(0, len(MAGIC)) != MAGIC:
+        causes.refuse(source, causes.GGUF)
     try:
-        status = os.stat(path)
-        if stat.S_ISDIR(status.st_mode):
-            raise NotACheckpoint("a directory, not a checkpoint file", where=str(path), fix="name the .gguf file in it")
-        if not stat.S_ISREG(status.st_mode):  # a pipe would block, a device has no size
-            raise NotACheckpoint("not a regular file", where=str(path))
-        if status.st_size == 0:
-            raise NotACheckpoint("empty file", where=str(path))
         with open(path, "rb") as file:
             # A private copy-on-write mapping: torch warns of read-only buffers, and nothing here can reach the file.
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    except FileNotFoundError:
-        raise NotACheckpoint("no such file", where=str(path)) from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise NotACheckpoint(f"cannot be opened ({reason})", where=str(path)) from None
+        raise unreadable(error, str(path)) from None
 
 
 class _Cursor:
@@ -157,15 +151,16 @@ class _Cursor:
     def __init__(self, data: mmap.mmap, path: Path, at: int = 0) -> None:
         self.data, self.path, self.at, self.size = data, path, at, len(data)
 
-    def fail(self, what: str, **facts: Any) -> NotACheckpoint:
-        return NotACheckpoint(what, where=str(self.path), **facts)
+    def fail(self, kind: str, what: str, **facts: Any) -> NotACheckpoint:
+        return refusal(f"files.{kind}", f"{self.path}: {what}", **facts)
 
     def need(self, count: int, what: str) -> int:
         """Where the next `count` bytes start; moves past them."""
         start = self.at
         if count > self.size - start:
             raise self.fail(
-                f"truncated: {what} needs {count} bytes at byte {start}",
+                "truncated",
+                f"{what} at byte {start}",
                 expected=f"{start + count} bytes",
                 found=f"{self.size}",
             )
@@ -178,12 +173,12 @@ class _Cursor:
     def text(self, what: str, longest: int | None = None) -> str:
         length = self.number(_U64, f"the length of {what}")
         if longest is not None and length > longest:
-            raise self.fail(f"the length of {what} is absurd", expected=f"at most {longest} bytes", found=length)
+            raise self.fail("absurd-size", f"the length of {what}", expected=f"at most {longest} bytes", found=length)
         start = self.need(length, what)
         try:
             return self.data[start : self.at].decode()
         except UnicodeDecodeError:
-            raise self.fail(f"{what} at byte {start} is not UTF-8") from None
+            raise self.fail("text-encoding", f"{what} at byte {start}", expected="UTF-8") from None
 
     def value(self, kind: int, key: str) -> Any:
         what = f"the value of {shown(key)}"
@@ -192,12 +187,12 @@ class _Cursor:
         if kind == _ARRAY:
             return self.array(key)
         if kind not in _SCALARS:
-            raise self.fail(f"{what} has an unknown type", expected="0 to 12", found=kind)
+            raise self.fail("unknown-type", what, expected="0 to 12", found=kind)
         number = self.number(_SCALARS[kind], what)
         if kind != _BOOL:
             return number
         if number > 1:
-            raise self.fail(f"{what} is a bool", expected="0 or 1", found=number)
+            raise self.fail("header-entry", what, expected="a bool, 0 or 1", found=number)
         return bool(number)
 
     def array(self, key: str) -> Any:
@@ -205,13 +200,14 @@ class _Cursor:
         what = f"the array {shown(key)}"
         kind, length = self.number(_U32, f"the type of {what}"), self.number(_U64, f"the length of {what}")
         if kind == _ARRAY:
-            raise self.fail(f"{what} holds arrays; nested arrays are not read")
+            raise self.fail("header-entry", what, expected="plain elements", found="nested arrays, which are not read")
         if kind != _STRING and kind not in _SCALARS:
-            raise self.fail(f"{what} has an unknown element type", expected="0 to 12", found=kind)
+            raise self.fail("unknown-type", f"elements of {what}", expected="0 to 12", found=kind)
         smallest = 8 if kind == _STRING else _SCALARS[kind].size
         if length > (self.size - self.at) // smallest:
             raise self.fail(
-                f"truncated: {what} claims {length} elements",
+                "truncated",
+                f"{what} claims {length} elements",
                 expected=f"at least {length * smallest} bytes",
                 found=f"{self.size - self.at} left",
             )
@@ -236,7 +232,8 @@ class _Cursor:
                 self.at = at
                 return
         raise self.fail(
-            f"truncated: the strings of {what} run past the end",
+            "truncated",
+            f"the strings of {what} run past the end",
             expected=f"{count} strings",
             found=f"{self.size} bytes in the file",
         )
@@ -249,7 +246,7 @@ class _Cursor:
         start = self.need(length * form.size, what)
         values: list[Any] = list(struct.unpack_from(f"<{length}{form.format[-1]}", self.data, start))
         if kind == _BOOL and any(v > 1 for v in values):
-            raise self.fail(f"{what} holds bools", expected="0 or 1", found=max(values))
+            raise self.fail("header-entry", what, expected="bools, 0 or 1", found=max(values))
         return [bool(v) for v in values] if kind == _BOOL else values
 
 
@@ -264,7 +261,8 @@ def _parse(path: Path, data: mmap.mmap) -> GGUFFile:
     ):
         if count > (cursor.size - cursor.at) // smallest:
             raise cursor.fail(
-                f"truncated: the header claims {count} {what}",
+                "truncated",
+                f"the header claims {count} {what}",
                 expected=f"at least {count * smallest} bytes",
                 found=f"{cursor.size - cursor.at} left",
             )
@@ -275,16 +273,13 @@ def _parse(path: Path, data: mmap.mmap) -> GGUFFile:
 
 
 def _version(cursor: _Cursor) -> int:
-    start = cursor.need(min(4, cursor.size), "the magic")
-    magic = cursor.data[start : cursor.at]
-    if magic != MAGIC:
-        raise cursor.fail("not a GGUF file", expected=f"the first bytes {MAGIC!r}", found=repr(magic))
+    cursor.need(len(MAGIC), "the magic")
     version: int = cursor.number(_U32, "the version")
     if version in VERSIONS:
         return version
     if version & 0xFFFF == 0:
-        raise cursor.fail("a big-endian GGUF file; only little-endian ones are read")
-    raise cursor.fail("a GGUF version that is not read", expected="2 or 3", found=version)
+        raise refusal("files.big-endian", str(cursor.path))
+    raise refusal("files.version", str(cursor.path), expected="2 or 3", found=version)
 
 
 def _metadata(cursor: _Cursor, count: int) -> tuple[dict[str, object], dict[str, LazyArray]]:
@@ -293,9 +288,9 @@ def _metadata(cursor: _Cursor, count: int) -> tuple[dict[str, object], dict[str,
     for number in range(count):
         key = cursor.text(f"metadata key {number}", LONGEST_NAME)
         if not key:
-            raise cursor.fail(f"metadata key {number} is empty")
+            raise cursor.fail("header-entry", f"metadata key {number}", expected="a name", found="an empty one")
         if key in metadata:
-            raise cursor.fail(f"the metadata key {shown(key)} stands twice")
+            raise cursor.fail("duplicate", f"metadata key {shown(key)}")
         value = cursor.value(cursor.number(_U32, f"the type of {shown(key)}"), key)
         if isinstance(value, LazyArray):
             arrays[key] = value
@@ -308,9 +303,8 @@ def _alignment(cursor: _Cursor, metadata: Mapping[str, object]) -> int:
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if type(alignment) is int and 1 <= alignment <= LARGEST_ALIGNMENT and alignment & (alignment - 1) == 0:
         return alignment
-    raise cursor.fail(
-        "general.alignment is absurd", expected=f"a power of two up to {LARGEST_ALIGNMENT}", found=shown(str(alignment))
-    )
+    expected = f"a power of two up to {LARGEST_ALIGNMENT}"
+    raise cursor.fail("alignment", "general.alignment", expected=expected, found=shown(str(alignment)))
 
 
 def _tensors(cursor: _Cursor, count: int, alignment: int) -> tuple[tuple[StoredTensor, ...], int]:
@@ -322,14 +316,15 @@ def _tensors(cursor: _Cursor, count: int, alignment: int) -> tuple[tuple[StoredT
     for tensor in relative:
         what = f"tensor {shown(tensor.name)}"
         if tensor.name in names:
-            raise cursor.fail(f"{what} stands twice")
+            raise cursor.fail("duplicate", what)
         names.add(tensor.name)
         if tensor.offset % alignment:
-            raise cursor.fail(f"{what} is not aligned", expected=f"a multiple of {alignment}", found=tensor.offset)
+            raise cursor.fail("alignment", what, expected=f"a multiple of {alignment}", found=tensor.offset)
         start = base + tensor.offset
         if start + tensor.bytes > cursor.size:
             raise cursor.fail(
-                f"truncated: {what} ends beyond the file",
+                "truncated",
+                f"{what} ends beyond the file",
                 expected=f"{start + tensor.bytes} bytes",
                 found=f"{cursor.size}",
             )
@@ -348,7 +343,8 @@ def _tensors(cursor: _Cursor, count: int, alignment: int) -> tuple[tuple[StoredT
     for tensor in sorted(tensors, key=lambda t: t.offset):
         if before is not None and tensor.offset < end:
             raise cursor.fail(
-                f"tensors {shown(before)} and {shown(tensor.name)} overlap",
+                "overlap",
+                f"tensors {shown(before)} and {shown(tensor.name)}",
                 expected=f"byte {end} or later",
                 found=tensor.offset,
             )
@@ -363,20 +359,21 @@ def _tensor(cursor: _Cursor, number: int) -> StoredTensor:
     what = f"tensor {shown(name)}"
     rank = cursor.number(_U32, f"the rank of {what}")
     if not 1 <= rank <= MOST_DIMENSIONS:
-        raise cursor.fail(f"the rank of {what} is absurd", expected=f"1 to {MOST_DIMENSIONS}", found=rank)
+        raise cursor.fail("header-entry", f"the rank of {what}", expected=f"1 to {MOST_DIMENSIONS}", found=rank)
     sizes = [cursor.number(_U64, f"the shape of {what}") for _ in range(rank)]
     kind, offset = cursor.number(_U32, f"the type of {what}"), cursor.number(_U64, f"the offset of {what}")
     if kind not in TYPES:
-        raise cursor.fail(f"{what} has an unknown storage type", expected="a ggml type number", found=kind)
+        raise cursor.fail("unknown-type", what, expected="a ggml type number", found=kind)
     storage = TYPES[kind]
     elements = 1
     for size in sizes:
         elements *= size
     if elements == 0:
-        raise cursor.fail(f"{what} has no elements", found=f"shape {sizes}")
+        raise cursor.fail("header-entry", what, expected="elements", found=f"shape {sizes}")
     if sizes[0] % storage.elements:
         raise cursor.fail(
-            f"the rows of {what} are not whole {storage.name} blocks",
+            "part-of-a-block",
+            f"rows of {what} in {storage.name}",
             expected=f"a multiple of {storage.elements}",
             found=sizes[0],
         )

@@ -3,10 +3,15 @@
 import os
 from pathlib import Path
 
-from openmodelatlas.weights.gguf import open_gguf
+from openmodelatlas.weights.folder import open_file_in_folder, open_folder
 from openmodelatlas.weights.opened import Opened
+
+HUB = "hf:"
 
 
 def open_checkpoint(target: str | os.PathLike[str]) -> Opened:
-    """The headers of the checkpoint at a path. NotACheckpoint says what is wrong with one that cannot be read."""
-    return open_gguf(Path(target))
+    """The headers of the checkpoint at a path (a folder, or a file of one), or on the Hub as `hf:ORG/NAME[@REVISION]`.
+
+    NotACheckpoint says what is wrong with one that cannot be read; FetchError why the Hub did not give it."""
+    path = Path(target)
+    return open_folder(path) if path.is_dir() else open_file_in_folder(path)

@@ -18,12 +18,13 @@ class Opened(ABC):
     manager.
 
     `scheme`: whose names its tensors and settings have. `header.metadata`: its settings, flat. `findings`: what is
-    wrong with the files themselves, though they could be read. `beside`: the small files that stand with it (tokenizer,
-    settings of generation), by name, read when asked for."""
+    wrong with the files themselves, though they could be read; `notes`: what is odd and no fault. `beside`: the small
+    files that stand with it (tokenizer, settings of generation), by name, read when asked for."""
 
     scheme: "Scheme"
     header: Header
     findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
     beside: Mapping[str, bytes] = MappingProxyType({})
 
     @abstractmethod

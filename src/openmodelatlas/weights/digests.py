@@ -1,0 +1,60 @@
+"""Meta's `checklist.chk`: a list of digests, held against the files. The length of a digest says what kind it is."""
+
+import hashlib
+import re
+from pathlib import Path
+
+from openmodelatlas.errors import NotACheckpoint
+from openmodelatlas.fetch.progress import Progress, silent
+from openmodelatlas.records.findings import finding, of_error
+from openmodelatlas.records.report import Finding
+from openmodelatlas.weights.folder import placed
+from openmodelatlas.weights.opened import Opened
+from openmodelatlas.weights.shown import shown
+
+CHECKLIST = "checklist.chk"
+ALGORITHMS = {32: "md5", 40: "sha1", 64: "sha256", 128: "sha512"}
+_LINE = re.compile(r"(?P<digest>[0-9a-fA-F]+) [ *](?P<name>[^/\\\0]+)")
+AT_ONCE = 1 << 22
+
+
+def check_digests(opened: Opened, progress: Progress = silent) -> list[Finding]:
+    """Read every file of the checkpoint's list and compare; nothing if it has no list."""
+    if CHECKLIST not in opened.beside:
+        return []
+    folder, findings = Path(opened.header.path), []
+    lines = opened.beside[CHECKLIST].decode("utf-8", "replace").splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        where = f"{CHECKLIST}, line {number}"
+        match = _LINE.fullmatch(line.strip())
+        if match is None or match["name"] in (".", ".."):
+            findings.append(finding("files.digest-line", where, expected="DIGEST  NAME", found=shown(line)))
+        elif len(match["digest"]) not in ALGORITHMS:
+            expected = ", ".join(f"{length} ({name})" for length, name in ALGORITHMS.items())
+            found = f"{len(match['digest'])} digits for {shown(match['name'])}"
+            findings.append(finding("files.digest-kind", where, expected=f"{expected} digits", found=found))
+        else:
+            findings += _held(folder, match["name"], match["digest"].lower(), progress)
+    return findings
+
+
+def _held(folder: Path, name: str, digest: str, progress: Progress) -> list[Finding]:
+    algorithm = ALGORITHMS[len(digest)]
+    try:
+        source = placed(folder, name)
+        if name == CHECKLIST:
+            return []
+        hashed, at = hashlib.new(algorithm, usedforsecurity=False), 0
+        while chunk := source.read(at, AT_ONCE):
+            hashed.update(chunk)
+            at += len(chunk)
+            progress(f"{algorithm} of {name}", at, source.size)
+    except NotACheckpoint as error:
+        return [of_error(error, "files.unreadable", name)]
+    if hashed.hexdigest() == digest:
+        return []
+    return [
+        finding("files.digest-differs", name, expected=f"{algorithm} {digest}", found=hashed.hexdigest()),
+    ]
