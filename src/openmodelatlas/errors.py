@@ -66,5 +66,9 @@ class SiteError(AtlasError):
     """The pages cannot be written where they should stand."""
 
 
+class WriteError(AtlasError):
+    """A checkpoint cannot be written where it should stand."""
+
+
 class InputError(AtlasError):
     """A prompt or option is outside what the model can take."""
