@@ -8,8 +8,8 @@ from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.fetch.progress import Progress, silent
 from openmodelatlas.records.findings import finding, of_error
 from openmodelatlas.records.report import Finding
-from openmodelatlas.weights.folder import placed
 from openmodelatlas.weights.opened import Opened
+from openmodelatlas.weights.place import LocalPlace, Place
 from openmodelatlas.weights.shown import shown
 
 CHECKLIST = "checklist.chk"
@@ -22,7 +22,7 @@ def check_digests(opened: Opened, progress: Progress = silent) -> list[Finding]:
     """Read every file of the checkpoint's list and compare; nothing if it has no list."""
     if CHECKLIST not in opened.beside:
         return []
-    folder, findings = Path(opened.header.path), []
+    place, findings = LocalPlace(Path(opened.header.path)), []
     lines = opened.beside[CHECKLIST].decode("utf-8", "replace").splitlines()
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -36,14 +36,14 @@ def check_digests(opened: Opened, progress: Progress = silent) -> list[Finding]:
             found = f"{len(match['digest'])} digits for {shown(match['name'])}"
             findings.append(finding("files.digest-kind", where, expected=f"{expected} digits", found=found))
         else:
-            findings += _held(folder, match["name"], match["digest"].lower(), progress)
+            findings += _held(place, match["name"], match["digest"].lower(), progress)
     return findings
 
 
-def _held(folder: Path, name: str, digest: str, progress: Progress) -> list[Finding]:
+def _held(place: Place, name: str, digest: str, progress: Progress) -> list[Finding]:
     algorithm = ALGORITHMS[len(digest)]
     try:
-        source = placed(folder, name)
+        source = place.source(name)
         if name == CHECKLIST:
             return []
         hashed, at = hashlib.new(algorithm, usedforsecurity=False), 0
