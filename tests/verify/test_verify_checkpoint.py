@@ -28,17 +28,27 @@ def tiny_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def failed(report: Report) -> set[str]:
-    return {check.name for check in report.checks if not check.ok}
+    return {check.name for check in report.checks if check.state == "failed"}
 
 
 @pytest.mark.usefixtures("tiny_is_known")
 def test_an_honest_file_holds(tiny_checkpoint: Path) -> None:
-    done = verify(tiny_checkpoint)
-    assert done.report.ok
-    assert done.report.model == "tiny"
-    assert [check.name for check in done.report.checks] == [
-        "format", "bytes", "model", "tensors", "metadata", "parameters", "tokenizer", "values",
-    ]  # fmt: skip
+    report = verify(tiny_checkpoint, values=True).report
+    assert report.ok
+    assert report.model == report.nearest == "tiny"
+    states = {check.name: check.state for check in report.checks}
+    assert set(states) >= {"files", "model", "configuration", "tensors", "parameters", "tokenizer", "values"}
+    assert "failed" not in states.values()
+    assert states["values"] == "ok"
+
+
+@pytest.mark.usefixtures("tiny_is_known")
+def test_values_are_read_on_request_only(tiny_checkpoint: Path) -> None:
+    report = verify(tiny_checkpoint).report
+    assert report.ok
+    assert [(check.state, check.detail) for check in report.checks if check.name == "values"] == [
+        ("not run", "not read; --values does")
+    ]
 
 
 def replaced(name: str, array: np.ndarray) -> File:
@@ -53,16 +63,17 @@ def replaced(name: str, array: np.ndarray) -> File:
     [
         (lambda m: File(m.metadata, m.tensors[1:]), {"tensors", "parameters"}, "embed.weight"),
         (lambda m: File(m.metadata, [*m.tensors, f32("x", np.ones(32))]), {"tensors"}, "'x'"),
-        (lambda m: File({**m.metadata, "llama.surprise": 1}, m.tensors), {"metadata"}, "'llama.surprise'"),
-        (lambda m: File({**m.metadata, "llama.rope.freq_base": 5e5}, m.tensors), {"model", "metadata"}, "rope_theta"),
-        (lambda m: m.bytes() + b"\0" * 999, {"bytes"}, "the file"),
+        (lambda m: File({**m.metadata, "llama.surprise": 1}, m.tensors), {"configuration"}, "'llama.surprise'"),
+        (lambda m: File({**m.metadata, "llama.rope.freq_base": 5e5}, m.tensors), {"model", "configuration"},
+         "rope_theta"),
+        (lambda m: m.bytes() + b"\0" * 999, {"files"}, "tiny.gguf"),
         (lambda _: replaced("output_norm.weight", np.full(64, np.nan)), {"values"}, "output_norm.weight"),
         (lambda _: replaced("output_norm.weight", np.ones(32)), {"tensors", "parameters"}, "output_norm.weight"),
         (lambda m: File({**m.metadata, "tokenizer.ggml.pre": "new"}, m.tensors), {"tokenizer"}, "tokenizer.ggml.pre"),
         (
             lambda m: File(
-                {**m.metadata, "tokenizer.ggml.tokens": m.metadata["tokenizer.ggml.tokens"][:-1],
-                 "tokenizer.ggml.token_type": m.metadata["tokenizer.ggml.token_type"][:-1]},
+                {**m.metadata, "tokenizer.ggml.tokens": [*m.metadata["tokenizer.ggml.tokens"], "more"],
+                 "tokenizer.ggml.token_type": [*m.metadata["tokenizer.ggml.token_type"], 1]},
                 m.tensors,
             ),
             {"tokenizer"},
@@ -71,7 +82,7 @@ def replaced(name: str, array: np.ndarray) -> File:
     ],
 )  # fmt: skip
 def test_a_flaw_fails_its_checks_and_is_named(write: Write, change: Any, checks: set[str], where: str) -> None:
-    report = verify(write(change(tiny.file()))).report
+    report = verify(write(change(tiny.file())), values=True).report
     assert not report.ok
     assert failed(report) == checks
     assert {finding.check for finding in report.findings} == checks
@@ -90,7 +101,8 @@ def test_another_architecture_is_a_finding(write: Write) -> None:
     done = verify(write(File({"general.architecture": "mamba"})))
     assert failed(done.report) == {"model"}
     assert done.ledger is None
-    assert done.report.findings[0].found == "not an architecture of the atlas: 'mamba'"
+    assert done.report.findings[0].code == "model.unknown"
+    assert "'mamba'" in done.report.findings[0].found
 
 
 def test_what_is_no_checkpoint_raises(tmp_path: Path) -> None:
@@ -101,7 +113,7 @@ def test_what_is_no_checkpoint_raises(tmp_path: Path) -> None:
 
 def test_progress_is_told(tiny_checkpoint: Path) -> None:
     told: list[tuple[str, int, int]] = []
-    verify(tiny_checkpoint, progress=lambda *step: told.append(step))
+    verify(tiny_checkpoint, values=True, progress=lambda *step: told.append(step))
     assert told[-1][0] == "checking values"
     assert told[-1][1] == told[-1][2]
 
@@ -109,7 +121,7 @@ def test_progress_is_told(tiny_checkpoint: Path) -> None:
 def test_the_demo_holds_in_everything(demo_checkpoint: Path) -> None:
     from openmodelatlas.catalog.checkpoints import find as known
 
-    done = verify(demo_checkpoint, checkpoint=known("smollm2-135m-instruct"))
+    done = verify(demo_checkpoint, checkpoint=known("smollm2-135m-instruct"), values=True)
     assert done.report.ok, done.report.findings
     assert done.report.model == "smollm2-135m"
     assert "hash" in {check.name for check in done.report.checks}

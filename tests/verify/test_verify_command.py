@@ -90,7 +90,9 @@ def test_findings_are_1(tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str
     assert "does not hold" in out.splitlines()[-1]
     assert main(["verify", str(tiny_checkpoint), "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
-    assert set(report) == {"target", "ok", "model", "format", "checks", "findings"}
+    assert set(report) == {
+        "target", "ok", "model", "nearest", "format", "counts", "checks", "findings", "waived",
+    }  # fmt: skip
     assert report["ok"] is False
     assert report["findings"]
 
@@ -163,7 +165,7 @@ def test_without_a_record_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 def test_verify_the_demo(demo_checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(demo_checkpoint)]) == 0
+    assert main(["verify", str(demo_checkpoint), "--values"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].endswith("is smollm2-135m")
     assert "FAIL" not in out

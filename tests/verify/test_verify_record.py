@@ -33,8 +33,11 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file is Llama 3.1 70B, since no test has one that is."""
 
     def verified(_: Path, *, target: str, **_more: object) -> object:
-        check = Check(name="model", ok=True, detail=f"{MODEL}, which computes as llama-3.3-70b")
-        report = Report(target=target, ok=True, model=MODEL, format="GGUF v3", checks=(check,), findings=())
+        check = Check(name="model", state="ok", detail=f"{MODEL}, which computes as llama-3.3-70b")
+        report = Report(
+            target=target, ok=True, model=MODEL, nearest=MODEL, format="GGUF v3", counts={}, checks=(check,),
+            findings=(), waived=(),
+        )  # fmt: skip
         return SimpleNamespace(report=report)
 
     monkeypatch.setattr(checkpoint, "verify", verified)
