@@ -47,6 +47,12 @@ def typed(tensors: Sequence[Outgoing], quantised: str | None) -> list[Typed]:
     return found
 
 
+def labels(most: str) -> dict[str, Any]:
+    """What a file says of the type that most of its bytes are of."""
+    found = {"general.type": "model"} | ({"general.file_type": FILE_TYPES[most]} if most in FILE_TYPES else {})
+    return found | ({"general.quantization_version": gguf.GGML_QUANT_VERSION} if most in QUANTISED else {})
+
+
 def write(path: Path, tensors: Sequence[Typed], settings: Mapping[str, Any], wrote: Callable[[int], None]) -> None:
     """The whole file. `settings` holds `general.architecture`."""
     writer = gguf.GGUFWriter(path, settings["general.architecture"])

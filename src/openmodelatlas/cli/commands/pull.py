@@ -1,10 +1,7 @@
 """`oma pull`: fetch a known checkpoint into the cache."""
 
 import argparse
-import signal
 import sys
-from contextlib import suppress
-from types import FrameType
 
 HELP = "fetch a known checkpoint into the cache; without a name, list them"
 
@@ -19,6 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """The path on stdout, everything else on stderr."""
     from openmodelatlas.catalog.checkpoints import checkpoints, find
+    from openmodelatlas.cli.endings import end_like_interrupt
     from openmodelatlas.cli.progress import Show
     from openmodelatlas.fetch.checkpoints import place, present, pull
 
@@ -32,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"already here{', hash checked' if args.check else ''}", file=sys.stderr)
         print(place(checkpoint))
         return 0
-    _end_like_interrupt()
+    end_like_interrupt()
     show = Show()
     try:
         path = pull(checkpoint, offline=args.offline, check=args.check, progress=show)
@@ -40,13 +38,3 @@ def run(args: argparse.Namespace) -> int:
         show.close()
     print(path)
     return 0
-
-
-def _end_like_interrupt() -> None:
-    """Let a polite kill clean up as Ctrl-C does."""
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    with suppress(ValueError):  # not the main thread
-        signal.signal(signal.SIGTERM, stop)
