@@ -12,6 +12,7 @@ from openmodelatlas.records.report import Header
 from openmodelatlas.weights.identify import presence
 from openmodelatlas.weights.naming import NameTable, Scheme, name_table
 from openmodelatlas.weights.settings import readings
+from openmodelatlas.weights.shapes import sizes
 
 LARGEST = 1 << 31
 """No size of a model comes near this; a larger one in a file is no size."""
@@ -21,7 +22,7 @@ TIED, UNEMBED = "tied", "unembed.weight"
 
 
 def described(header: Header, scheme: Scheme, family: str) -> Variant:
-    """The family's variant with every number that the settings state, or mean by not stating it.
+    """The family's variant with every number that the settings state, or mean by not stating it, or shapes show.
 
     How it is put together (ties, kinds of rotation) is that of the family's structures which the header fits best.
     CheckpointError for a number that no model can have."""
@@ -35,7 +36,9 @@ def described(header: Header, scheme: Scheme, family: str) -> Variant:
             own = getattr(nearest.config, reading.field)
             _check(reading.field, reading.key, reading.value, header.path)
             changed[reading.field] = _decimal(reading.value) if type(own) is float else reading.value
-    return dataclasses.replace(nearest, config=dataclasses.replace(nearest.config, **changed), name=DESCRIBED)
+    stated = dataclasses.replace(nearest, config=dataclasses.replace(nearest.config, **changed), name=DESCRIBED)
+    shown = sizes(header, stated, table, set(changed))
+    return dataclasses.replace(stated, config=dataclasses.replace(stated.config, **shown))
 
 
 def _strangeness(header: Header, variant: Variant, table: NameTable, common: set[str]) -> tuple[int, bool]:

@@ -10,6 +10,7 @@ from openmodelatlas.errors import CheckpointError
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.weights.naming import NameTable, Scheme, name_table
 from openmodelatlas.weights.settings import ELSEWHERE
+from openmodelatlas.weights.shapes import parameter_shapes
 
 LARGEST_MULTIPLE = 1024
 
@@ -106,10 +107,4 @@ def _shown_by_shapes(variant: Variant, field: str) -> bool:
     value = getattr(variant.config, field)
     if field == "num_hidden_layers":
         return True
-    return isinstance(value, int) and _shapes(variant, {}) != _shapes(variant, {field: 2 * value})
-
-
-def _shapes(variant: Variant, changed: Mapping[str, Any]) -> list[tuple[int, ...]]:
-    config = dataclasses.replace(variant.config, num_hidden_layers=1, **changed)
-    model = dataclasses.replace(variant, config=config).build("meta")
-    return [tuple(parameter.shape) for parameter in model.parameters()]
+    return isinstance(value, int) and parameter_shapes(variant, {}) != parameter_shapes(variant, {field: 2 * value})
