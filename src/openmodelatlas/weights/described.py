@@ -9,7 +9,7 @@ from openmodelatlas import models
 from openmodelatlas.errors import CheckpointError
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Header
-from openmodelatlas.weights.identify import presence
+from openmodelatlas.weights.identify import presence, unread_conditions
 from openmodelatlas.weights.naming import NameTable, Scheme, name_table
 from openmodelatlas.weights.settings import readings
 from openmodelatlas.weights.shapes import sizes
@@ -49,6 +49,7 @@ def _strangeness(header: Header, variant: Variant, table: NameTable, common: set
         if reading.field not in common and reading.field != TIED:
             has = hasattr(variant.config, reading.field)
             count += has != reading.stated and not (reading.stated and reading.ok)
+    count += len(unread_conditions(header, variant, table))
     stored = {tensor.name for tensor in header.tensors}
     count += sum(expected != (name in stored) for _, name, expected in presence(variant, table) if stored)
     own = any(row.stored in stored for row in table.tensors if row.parameter == UNEMBED)

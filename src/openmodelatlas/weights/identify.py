@@ -86,12 +86,26 @@ def differences(header: Header, variant: Variant, scheme: Scheme = "gguf") -> tu
         for r in readings(header.metadata, variant, table)
         if not r.ok
     ]
+    for field, key, has in unread_conditions(header, variant, table):
+        state = ("no such number", "one")
+        found.append(Difference(field=field, key=key, expected=state[has], found=state[not has]))
     stored = {t.name for t in header.tensors}
     for what, name, expected in presence(variant, table) if stored else ():
         if expected != (name in stored):
             state = ("absent", "stored")
             found.append(Difference(field=what, key=name, expected=state[expected], found=state[not expected]))
     return tuple(found)
+
+
+def unread_conditions(header: Header, variant: Variant, table: NameTable) -> list[tuple[str, str, bool]]:
+    """Numbers that a file has no key for, only one that says whether there are some, where that contradicts the
+    variant: the number, the key, whether the variant has it."""
+    found = []
+    for key, rule in table.conditional.items():
+        has = hasattr(variant.config, rule.field)
+        if rule.field not in table.read.values() and has != (header.metadata.get(key) in rule.there):
+            found.append((rule.field, key, has))
+    return found
 
 
 def presence(variant: Variant, table: NameTable) -> list[tuple[str, str, bool]]:
