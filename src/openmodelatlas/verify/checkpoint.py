@@ -2,31 +2,36 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import torch
 
 from openmodelatlas.catalog import checkpoints
-from openmodelatlas.errors import CheckpointError
+from openmodelatlas.errors import CheckpointError, NotACheckpoint
 from openmodelatlas.fetch.cache import sha256
 from openmodelatlas.fetch.progress import Progress, silent
 from openmodelatlas.infer.checkpoint import Loaded, load_checkpoint
 from openmodelatlas.infer.generate import generate
 from openmodelatlas.records.catalog import Checkpoint
 from openmodelatlas.records.findings import finding, of_error
-from openmodelatlas.records.report import CheckpointRecord, Header, Ledger, Report
+from openmodelatlas.records.report import CheckpointRecord, Header, Ledger, Report, Waived
 from openmodelatlas.trace.capture import summaries
 from openmodelatlas.verify import contents
 from openmodelatlas.verify.outcome import Outcome, not_run, outcome
 from openmodelatlas.verify.tokenizer import check_tokenizer
 from openmodelatlas.verify.values import check_values
+from openmodelatlas.verify.waivers import Waiver, apply
 from openmodelatlas.weights.identify import Identity, identify
 from openmodelatlas.weights.ledger import account
 from openmodelatlas.weights.open import open_checkpoint
 from openmodelatlas.weights.opened import Opened
 
 COMPLETION_TOKENS = 32
+AGAINST_A_MODEL = ("configuration", "tensors", "parameters", "tokenizer", "values")
+VALUES_NOT_READ = "not read; --values does"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +49,14 @@ def verify(
     target: str | None = None,
     checkpoint: Checkpoint | None = None,
     values: bool = False,
+    waivers: tuple[Waiver, ...] = (),
     progress: Progress = silent,
 ) -> CheckpointVerification:
     """Hold a checkpoint against the atlas: headers and small files only, and with `values` every number too.
 
-    `checkpoint`: the catalogue's entry, whose hash and model it must have. NotACheckpoint if it cannot be read as one;
-    every other flaw is a finding."""
+    `target`: what the report calls it; `checkpoint`: the catalogue's entry, whose hash and model it must have.
+    NotACheckpoint if it cannot be read as one; every other flaw is a finding."""
+    name = target or os.fspath(path)
     with open_checkpoint(path) as opened:
         outcomes = [_files(opened)]
         if checkpoint is not None:
@@ -59,24 +66,36 @@ def verify(
             identity = identify(opened.header, opened.scheme)
         except CheckpointError as error:
             flaw = of_error(error, "model.unknown", opened.header.path)
-            outcomes.append(outcome("model", "not an architecture of the atlas", [flaw]))
+            outcomes.append(outcome("model", "no architecture of the atlas", [flaw]))
+            outcomes += [not_run(check, "there is no definition to hold it against") for check in AGAINST_A_MODEL]
         else:
             ledger = account(opened.header, identity.nearest, opened.scheme)
-            outcomes += [
-                contents.check_model(identity, checkpoint),
-                contents.check_tensors(opened, identity.nearest, ledger),
-                contents.check_configuration(ledger),
-                contents.check_parameters(ledger),
-                check_tokenizer(opened, identity.nearest),
-            ]
-            outcomes.append(check_values(opened, progress) if values else not_run("values", "not read; --values does"))
-        report = _report(target or str(path), opened.header, identity, ledger, outcomes)
+            outcomes += _contents(opened, identity, ledger, checkpoint)
+            outcomes.append(check_values(opened, ledger, progress) if values else not_run("values", VALUES_NOT_READ))
+        counts = {} if ledger is None else contents.counts(ledger)
+        report = _report(name, opened.header, identity, counts, apply(outcomes, name, waivers, date.today()))
         return CheckpointVerification(report=report, ledger=ledger, header=opened.header)
 
 
+def _contents(opened: Opened, identity: Identity, ledger: Ledger, checkpoint: Checkpoint | None) -> list[Outcome]:
+    """What headers and small files tell, against the nearest model."""
+    return [
+        contents.check_model(identity, checkpoint),
+        contents.check_configuration(ledger),
+        contents.check_tensors(opened, identity.nearest, ledger),
+        contents.check_parameters(ledger),
+        check_tokenizer(opened, identity.nearest),
+    ]
+
+
 def _report(
-    target: str, header: Header, identity: Identity | None, ledger: Ledger | None, outcomes: list[Outcome]
+    target: str,
+    header: Header,
+    identity: Identity | None,
+    counts: Mapping[str, int],
+    applied: tuple[list[Outcome], list[Waived]],
 ) -> Report:
+    outcomes, waived = applied
     findings = [flaw for _, flaws in outcomes for flaw in flaws]
     return Report(
         target=target,
@@ -84,17 +103,34 @@ def _report(
         model=identity.matches[0] if identity is not None and identity.matches else None,
         nearest=None if identity is None else identity.nearest.name,
         format=header.format,
-        counts={} if ledger is None else contents.counts(ledger),
+        counts=counts,
         checks=tuple(check for check, _ in outcomes),
         findings=tuple(findings),
+        waived=tuple(waived),
+    )
+
+
+def refused(target: str, error: NotACheckpoint) -> Report:
+    """The report of what is no checkpoint: the reason is its one finding, which nothing waives."""
+    flaw = of_error(error, "files.unreadable", target)
+    check, _ = outcome("files", "cannot be read as a checkpoint", [flaw])
+    return Report(
+        target=target,
+        ok=False,
+        model=None,
+        nearest=None,
+        format="",
+        counts={},
+        checks=(dataclasses.replace(check, name=flaw.check),),
+        findings=(flaw,),
         waived=(),
     )
 
 
 def _files(opened: Opened) -> Outcome:
     header = opened.header
-    detail = f"{header.format}, {len(header.tensors)} tensors, {header.file_bytes:,} bytes"
-    return outcome("files", detail, list(opened.findings))
+    detail = f"{header.format}, {len(header.tensors):,} tensors, {header.file_bytes:,} bytes"
+    return outcome("files", detail, list(opened.findings), opened.notes)
 
 
 def _hash(path: Path, checkpoint: Checkpoint) -> Outcome:
