@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from pathlib import Path
 
 from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.fetch.progress import Progress, silent
@@ -19,10 +18,10 @@ AT_ONCE = 1 << 22
 
 
 def check_digests(opened: Opened, progress: Progress = silent) -> list[Finding]:
-    """Read every file of the checkpoint's list and compare; nothing if it has no list."""
-    if CHECKLIST not in opened.beside:
+    """Read every file of the checkpoint's list and compare; nothing if it has no list, or is not here."""
+    place, findings = getattr(opened.beside, "place", None), []
+    if not isinstance(place, LocalPlace) or CHECKLIST not in opened.beside:
         return []
-    place, findings = LocalPlace(Path(opened.header.path)), []
     lines = opened.beside[CHECKLIST].decode("utf-8", "replace").splitlines()
     for number, line in enumerate(lines, 1):
         if not line.strip():

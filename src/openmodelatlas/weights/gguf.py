@@ -20,7 +20,7 @@ from openmodelatlas.weights import causes
 from openmodelatlas.weights.ggml import TYPES
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.shown import shown
-from openmodelatlas.weights.source import LocalFile, unreadable
+from openmodelatlas.weights.source import LocalFile, headers_only, unreadable
 
 if TYPE_CHECKING:  # headers are read without torch
     from torch import Tensor
@@ -30,6 +30,8 @@ VERSIONS = (2, 3)
 DEFAULT_ALIGNMENT = 32
 SHORT_ARRAY = 64  # arrays up to this length are decoded at once; longer ones stay in the file until asked for
 LONGEST_NAME = 65535  # the format's own limit for keys
+LONGEST_TEXT = 1 << 24  # far more than any template; a sparse file costs its writer nothing
+MOST_ELEMENTS = 1 << 24
 MOST_DIMENSIONS = 4
 LARGEST_ALIGNMENT = 1 << 20
 
@@ -80,7 +82,9 @@ class GGUFFile(Opened):
 
     scheme = "gguf"
 
-    def __init__(self, path: Path, data: mmap.mmap, header: Header, arrays: Mapping[str, LazyArray], used: int) -> None:
+    def __init__(
+        self, path: Path, data: mmap.mmap | bytes, header: Header, arrays: Mapping[str, LazyArray], used: int
+    ) -> None:
         self.path, self.header = path, header
         self.accounted_bytes = used
         if used != header.file_bytes:
@@ -90,8 +94,11 @@ class GGUFFile(Opened):
         self._tensors = {t.name: t for t in header.tensors}
 
     def tensor_bytes(self, name: str) -> memoryview:
-        """The stored bytes of a tensor, as they are in the file; KeyError if there is no such tensor."""
+        """The stored bytes of a tensor, as they are in the file. KeyError if there is no such tensor, CheckpointError
+        if only the file's start is at hand."""
         tensor = self._tensors[name]
+        if tensor.offset + tensor.bytes > len(self._data):
+            raise headers_only(self.header.path)
         return memoryview(self._data)[tensor.offset : tensor.offset + tensor.bytes]
 
     def values(self, name: str, start: int = 0, end: int | None = None) -> "Tensor":
@@ -119,7 +126,8 @@ class GGUFFile(Opened):
     def close(self) -> None:
         """Let go of the file. Views still held keep their pages mapped until they are dropped."""
         with contextlib.suppress(BufferError):  # a view is still out; the mapping ends with it
-            self._data.close()
+            if isinstance(self._data, mmap.mmap):
+                self._data.close()
 
 
 def open_gguf(path: str | os.PathLike[str]) -> GGUFFile:
@@ -127,7 +135,7 @@ def open_gguf(path: str | os.PathLike[str]) -> GGUFFile:
     where = Path(path)
     data = _map(where)
     try:
-        return _parse(where, data)
+        return parse(where, data)
     except BaseException:
         data.close()
         raise
@@ -146,24 +154,24 @@ def _map(path: Path) -> mmap.mmap:
 
 
 class _Cursor:
-    """A position in the file that cannot pass its end."""
+    """A position in the file that cannot pass its end. `total`: the file's size, where `data` is its start alone."""
 
-    def __init__(self, data: mmap.mmap, path: Path, at: int = 0) -> None:
+    def __init__(self, data: mmap.mmap | bytes, path: Path, at: int = 0, total: int | None = None) -> None:
         self.data, self.path, self.at, self.size = data, path, at, len(data)
+        self.total = self.size if total is None else total
 
     def fail(self, kind: str, what: str, **facts: Any) -> NotACheckpoint:
         return refusal(f"files.{kind}", f"{self.path}: {what}", **facts)
+
+    def short(self, what: str, **facts: Any) -> Exception:
+        """Bytes that are needed and not there; `MoreNeeded` if the file goes on."""
+        return MoreNeeded() if self.size < self.total else self.fail("truncated", what, **facts)
 
     def need(self, count: int, what: str) -> int:
         """Where the next `count` bytes start; moves past them."""
         start = self.at
         if count > self.size - start:
-            raise self.fail(
-                "truncated",
-                f"{what} at byte {start}",
-                expected=f"{start + count} bytes",
-                found=f"{self.size}",
-            )
+            raise self.short(f"{what} at byte {start}", expected=f"{start + count} bytes", found=f"{self.size}")
         self.at = start + count
         return start
 
@@ -175,6 +183,8 @@ class _Cursor:
         if longest is not None and length > longest:
             raise self.fail("absurd-size", f"the length of {what}", expected=f"at most {longest} bytes", found=length)
         start = self.need(length, what)
+        if length > LONGEST_TEXT:
+            raise self.fail("absurd-size", f"the length of {what}", expected=f"at most {LONGEST_TEXT}", found=length)
         try:
             return self.data[start : self.at].decode()
         except UnicodeDecodeError:
@@ -204,13 +214,15 @@ class _Cursor:
         if kind != _STRING and kind not in _SCALARS:
             raise self.fail("unknown-type", f"elements of {what}", expected="0 to 12", found=kind)
         smallest = 8 if kind == _STRING else _SCALARS[kind].size
-        if length > (self.size - self.at) // smallest:
+        if length > (self.total - self.at) // smallest:
             raise self.fail(
                 "truncated",
                 f"{what} claims {length} elements",
                 expected=f"at least {length * smallest} bytes",
-                found=f"{self.size - self.at} left",
+                found=f"{self.total - self.at} left",
             )
+        if length > MOST_ELEMENTS:
+            raise self.fail("absurd-size", what, expected=f"at most {MOST_ELEMENTS} elements", found=length)
         start = self.at
         if length <= SHORT_ARRAY:
             return self.elements(kind, length, key)
@@ -231,8 +243,7 @@ class _Cursor:
             if at <= self.size:
                 self.at = at
                 return
-        raise self.fail(
-            "truncated",
+        raise self.short(
             f"the strings of {what} run past the end",
             expected=f"{count} strings",
             found=f"{self.size} bytes in the file",
@@ -250,8 +261,13 @@ class _Cursor:
         return [bool(v) for v in values] if kind == _BOOL else values
 
 
-def _parse(path: Path, data: mmap.mmap) -> GGUFFile:
-    cursor = _Cursor(data, path)
+class MoreNeeded(Exception):
+    """The header goes on beyond the bytes that were given."""
+
+
+def parse(path: Path, data: mmap.mmap | bytes, total: int | None = None) -> GGUFFile:
+    """A file of `total` bytes by its first ones; `MoreNeeded` if these are too few for the header."""
+    cursor = _Cursor(data, path, 0, total)
     version = _version(cursor)
     tensor_count = cursor.number(_U64, "the tensor count")
     pair_count = cursor.number(_U64, "the metadata count")
@@ -259,16 +275,17 @@ def _parse(path: Path, data: mmap.mmap) -> GGUFFile:
         (pair_count, _SMALLEST_PAIR, "metadata pairs"),
         (tensor_count, _SMALLEST_TENSOR, "tensors"),
     ):
-        if count > (cursor.size - cursor.at) // smallest:
+        if count > (cursor.total - cursor.at) // smallest:
             raise cursor.fail(
                 "truncated",
                 f"the header claims {count} {what}",
                 expected=f"at least {count * smallest} bytes",
-                found=f"{cursor.size - cursor.at} left",
+                found=f"{cursor.total - cursor.at} left",
             )
     metadata, arrays = _metadata(cursor, pair_count)
     tensors, used = _tensors(cursor, tensor_count, _alignment(cursor, metadata))
-    header = Header(format=f"GGUF v{version}", path=str(path), file_bytes=len(data), metadata=metadata, tensors=tensors)
+    form = f"GGUF v{version}"
+    header = Header(format=form, path=str(path), file_bytes=cursor.total, metadata=metadata, tensors=tensors)
     return GGUFFile(path, data, header, arrays, used)
 
 
@@ -321,12 +338,12 @@ def _tensors(cursor: _Cursor, count: int, alignment: int) -> tuple[tuple[StoredT
         if tensor.offset % alignment:
             raise cursor.fail("alignment", what, expected=f"a multiple of {alignment}", found=tensor.offset)
         start = base + tensor.offset
-        if start + tensor.bytes > cursor.size:
+        if start + tensor.bytes > cursor.total:
             raise cursor.fail(
                 "truncated",
                 f"{what} ends beyond the file",
                 expected=f"{start + tensor.bytes} bytes",
-                found=f"{cursor.size}",
+                found=f"{cursor.total}",
             )
         tensors.append(
             StoredTensor(
@@ -351,7 +368,7 @@ def _tensors(cursor: _Cursor, count: int, alignment: int) -> tuple[tuple[StoredT
         # Padding goes up to the next aligned byte; what stands beyond it belongs to nothing.
         used += tensor.bytes + min(tensor.offset - end, -end % alignment)
         end, before = tensor.offset + tensor.bytes, tensor.name
-    return tuple(tensors), used + min(cursor.size - end, -end % alignment)
+    return tuple(tensors), used + min(cursor.total - end, -end % alignment)
 
 
 def _tensor(cursor: _Cursor, number: int) -> StoredTensor:

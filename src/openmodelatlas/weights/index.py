@@ -66,11 +66,12 @@ def index_findings(index: Index, files: Mapping[str, StoredFile], absent: Iterab
     """Where index and headers disagree; one finding for each pair of files, not for each tensor. Shards that could not
     be read are not held against it, and of `absent` ones only that they are."""
     found = []
+    wanted: dict[str, list[str]] = defaultdict(list)
+    for name, shard in index.places.items():
+        wanted[shard].append(name)
     for shard in absent:
-        names = [name for name, place in index.places.items() if place == shard]
-        found.append(
-            finding("files.shard-missing", shown(shard), expected=f"a file with {_names(names)}", found="none")
-        )
+        where, expected = shown(shard), f"a file with {_names(wanted[shard])}"
+        found.append(finding("files.shard-missing", where, expected=expected, found="none"))
     stored = {tensor.name: shard for shard, file in files.items() for tensor in file.tensors}
     inside = {shard: {tensor.name for tensor in file.tensors} for shard, file in files.items()}
     lost: dict[tuple[str, str], list[str]] = defaultdict(list)

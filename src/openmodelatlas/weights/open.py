@@ -10,8 +10,12 @@ HUB = "hf:"
 
 
 def open_checkpoint(target: str | os.PathLike[str]) -> Opened:
-    """The headers of the checkpoint at a path (a folder, or a file of one), or on the Hub as `hf:ORG/NAME[@REVISION]`.
+    """The headers of the checkpoint at a path (a folder, or a file of one), or on the Hub.
 
-    NotACheckpoint says what is wrong with one that cannot be read; FetchError why the Hub did not give it."""
+    There it is `hf:ORG/NAME[@REVISION][:FILE]`. NotACheckpoint says what is wrong with one that cannot be read; FetchError why the Hub did not give it."""
+    if isinstance(target, str) and target.startswith(HUB):
+        from openmodelatlas.weights.remote import open_hub
+
+        return open_hub(target.removeprefix(HUB))
     path = Path(target)
     return open_folder(path) if path.is_dir() else open_file_in_folder(path)

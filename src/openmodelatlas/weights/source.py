@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from openmodelatlas.errors import NotACheckpoint
+from openmodelatlas.errors import CheckpointError, NotACheckpoint
 from openmodelatlas.records.findings import refusal
 
 
@@ -87,3 +87,9 @@ def unreadable(error: Exception, where: str) -> NotACheckpoint:
     """What the system says against a file."""
     reason: Any = getattr(error, "strerror", None) or error
     return refusal("files.unreadable", where, found=reason)
+
+
+def headers_only(where: str) -> CheckpointError:
+    """Why a tensor has no values here."""
+    fix = "fetch the files and name their folder"
+    return CheckpointError("only headers are fetched", where=where, fix=fix, code="values.unreadable")
