@@ -133,7 +133,8 @@ def test_the_gguf_package_reads_what_was_written(tmp_path: Path, like: str, sche
     assert reader.fields[f"{architecture}.embedding_length"].types == [gguf.GGUFValueType.UINT32]
     assert all(tensor.data_offset % 32 == 0 for tensor in reader.tensors)
     vectors = [tensor for tensor in reader.tensors if len(tensor.shape) == 1]
-    assert vectors and all(tensor.tensor_type == gguf.GGMLQuantizationType.F32 for tensor in vectors)
+    assert vectors
+    assert all(tensor.tensor_type == gguf.GGMLQuantizationType.F32 for tensor in vectors)
 
 
 def experts() -> Iterator[str]:
@@ -233,7 +234,7 @@ def test_a_result_that_is_not_the_source_leaves_nothing(tmp_path: Path, monkeypa
 
     of = tiny.variant()
     first = source(tmp_path, of, "gguf")
-    monkeypatch.setitem(steps.INVERSES, "interleave_rotary_rows", lambda weight, config: weight)
+    monkeypatch.setitem(steps.INVERSES, "interleave_rotary_rows", lambda weight, _: weight)
     with pytest.raises(CheckpointError, match="what was written is not the original"):
         done(first, target(tmp_path, "huggingface"), "huggingface", of)
     assert list(tmp_path.iterdir()) == [first]

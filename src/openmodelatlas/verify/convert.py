@@ -99,7 +99,7 @@ def convert(
     with open_checkpoint(source) as original:
         variant = _variant(original, wanted)
         ledger = account(original.header, variant, original.scheme)
-        _refuse(original, variant, ledger)
+        _refuse(original, variant, ledger, str(source))
         _refuse_unsaid(original, variant, ledger, wanted)
         text = _text(original, wanted)
         tensors = outgoing(original, variant, ledger, wanted.scheme, wanted.dtype)
@@ -176,7 +176,7 @@ def _with_numbers(variant: Variant, numbers: Mapping[str, str]) -> Variant:
     return dataclasses.replace(variant, config=dataclasses.replace(variant.config, **changed))
 
 
-def _refuse(opened: Opened, variant: Variant, ledger: Ledger) -> None:
+def _refuse(opened: Opened, variant: Variant, ledger: Ledger, where: str) -> None:
     """CheckpointError with the first finding, if there is one. A tokenizer that is not there is none."""
     found = [*opened.findings, *tensor_findings(ledger)]
     found += [flaw for flaw in metadata_findings(ledger) if not _lacks_tokenizer(flaw)]
@@ -186,7 +186,7 @@ def _refuse(opened: Opened, variant: Variant, ledger: Ledger) -> None:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise CheckpointError(
             f"{first.title} at {first.where}{more}",
-            where=opened.header.path,
+            where=where,
             expected=first.expected,
             found=first.found,
             fix="`oma verify` lists everything",
@@ -238,6 +238,9 @@ def _notes(ledger: Ledger, tensors: list[Outgoing], scheme: Scheme, wanted: Want
     if scheme == "gguf" and wanted.dtype is None and wanted.scheme != "gguf" and len(narrowest) > 1:
         kept = sum(tensor.dtype == torch.float32 for tensor in tensors)
         found += [f"{kept:,} stay in float32, as they would be rounded"]
+    if wanted.quantised is not None:
+        count = sum(entry.type == wanted.quantised for entry in write_gguf.typed(tensors, wanted.quantised))
+        found.append(f"{count:,} of {len(tensors):,} quantised to {wanted.quantised}")
     if text.left_out:
         found.append(f"without tokenizer: {text.left_out}")
     return tuple(found)
@@ -298,12 +301,13 @@ def _labels(original: Opened, variant: Variant) -> dict[str, Any]:
 def _same(original: Opened, variant: Variant, new: Path, progress: Progress) -> str:
     """How the written checkpoint compares with the original; CheckpointError if it is not the same."""
     with open_checkpoint(new) as written:
-        _refuse(written, variant, account(written.header, variant, written.scheme))
+        _refuse(written, variant, account(written.header, variant, written.scheme), f"{new.name} as written")
         check, findings = compare(original, written, progress)
     if findings:
         first = findings[0]
         raise CheckpointError(
             f"what was written is not the original: {first.title} at {first.where}",
+            where=new.name,
             expected=first.expected,
             found=first.found,
             code=first.code,
