@@ -11,23 +11,43 @@ from openmodelatlas.errors import CheckpointError
 from openmodelatlas.records.report import StoredTensor
 from openmodelatlas.weights.ggml import BY_NAME, NUMBERS
 
-PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
+PLAIN = {
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F64": torch.float64,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "I32": torch.int32,
+    "I64": torch.int64,
+}
+AT_ONCE = 1 << 22  # elements: what is needed besides the result stays small, however large the tensor is
 
 
 def dequantise(data: memoryview, tensor: StoredTensor) -> Tensor:
     """The values of a stored tensor in its row-major shape: in its own type where it has a plain one, else in float32.
     Memory of its own."""
+    if tensor.type in PLAIN:
+        return torch.frombuffer(data, dtype=PLAIN[tensor.type]).clone().reshape(tensor.shape)
+    storage = BY_NAME[tensor.type]
+    blocks = torch.frombuffer(data, dtype=torch.uint8).reshape(-1, storage.bytes)
+    values = torch.empty(blocks.shape[0], storage.elements, dtype=torch.float32)
+    step = AT_ONCE // storage.elements
     try:
-        if tensor.type in PLAIN:
-            return torch.frombuffer(data, dtype=PLAIN[tensor.type]).clone().reshape(tensor.shape)
-        if tensor.type in _BLOCKS:
-            blocks = torch.frombuffer(data, dtype=torch.uint8).reshape(-1, BY_NAME[tensor.type].bytes)
-            return _BLOCKS[tensor.type](blocks).reshape(tensor.shape)
-        raw = np.frombuffer(data, dtype=np.uint8)
-        values = torch.from_numpy(gguf.dequantize(raw, gguf.GGMLQuantizationType(NUMBERS[tensor.type])))
-        return values.to(torch.float32).reshape(tensor.shape)
-    except (NotImplementedError, KeyError):
-        raise CheckpointError(f"no way to read the storage type {tensor.type}", where=tensor.name) from None
+        for start in range(0, blocks.shape[0], step):
+            values[start : start + step] = _dequantised(blocks[start : start + step], tensor.type)
+    except NotImplementedError:
+        message = f"no way to read the storage type {tensor.type}"
+        raise CheckpointError(message, where=tensor.name, code="values.unreadable") from None
+    return values.reshape(tensor.shape)
+
+
+def _dequantised(blocks: Tensor, kind: str) -> Tensor:
+    """A row for each block."""
+    if kind in _BLOCKS:
+        return _BLOCKS[kind](blocks)
+    with np.errstate(over="ignore", invalid="ignore"):  # damaged scales give infinities, which are looked for elsewhere
+        return torch.from_numpy(gguf.dequantize(blocks.numpy(), gguf.GGMLQuantizationType(NUMBERS[kind])))
 
 
 def _half(blocks: Tensor, at: int) -> Tensor:
