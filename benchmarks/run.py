@@ -6,16 +6,21 @@ Numbers of different machines or moments do not compare; ratios of one run do.
 """
 
 import argparse
+import dataclasses
 import os
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import sparse
 import torch
+
+from openmodelatlas import models
 
 
 def seconds(work: Callable[[], object], repeat: int) -> list[float]:
@@ -92,6 +97,39 @@ def checkpoint(repeat: int) -> None:
     print(f"{'decode, float32, explicit attention':<52} {tokens / statistics.median(times):8.1f} tokens/s")
 
 
+VERIFY = """
+import contextlib, io, resource, time
+start = time.perf_counter()
+from openmodelatlas.cli.main import main
+with contextlib.redirect_stdout(io.StringIO()):
+    main(["verify", {path!r}])
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def large(repeat: int) -> None:
+    """`oma verify` on headers of the largest sizes, whose files take no room on the disk; as whole processes."""
+    mixed = models.find("mixtral-8x22b")
+    many = dataclasses.replace(mixed, config=dataclasses.replace(mixed.config, num_local_experts=60))
+    for name, variant, shards in (("llama-3.1-405b", models.find("llama-3.1-405b"), 191), ("60 experts", many, 60)):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "checkpoint"
+            size, count = sparse.huggingface_folder(path, variant, shards)
+            runs = [python(VERIFY.format(path=str(path))).split() for _ in range(repeat)]
+        peak = max(int(kilobytes) for _, kilobytes in runs) / 1024
+        what = f"verify {name}: {count:,} tensors, {shards} files"
+        show(what, [float(t) for t, _ in runs], f"{size / 1e9:.0f} GB apparent, peak {peak:.0f} MiB")
+
+
+def comparison(repeat: int) -> None:
+    """Reading every value, and comparing every value, of the real checkpoint."""
+    from openmodelatlas.catalog.checkpoints import find, path_of
+
+    path = str(path_of(find("smollm2-135m-instruct")))
+    show("verify --values, 98 MB of Q4_1", seconds(oma("verify", path, "--values"), repeat))
+    show("verify --against itself", seconds(oma("verify", path, "--against", path), repeat))
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -107,6 +145,8 @@ def main() -> None:
     show("oma diff llama-3-8b llama-3.1-8b (cached)", seconds(oma("diff", "llama-3-8b", "llama-3.1-8b"), repeat))
     derivation(repeat)
     checkpoint(repeat)
+    large(repeat)
+    comparison(max(1, repeat // 2))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from openmodelatlas.errors import CheckpointError
 from openmodelatlas.infer.steady import steady
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Header, Ledger
-from openmodelatlas.text.tokenizer import Tokenizer, from_gguf
+from openmodelatlas.text.gguf_vocabulary import from_gguf
+from openmodelatlas.text.tokenizer import Tokenizer
 from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.ledger import account
 from openmodelatlas.weights.load import load
