@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,13 @@ from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.outgoing import Outgoing, outgoing, plain
 from openmodelatlas.weights.settings import readings
 from openmodelatlas.weights.stated import nested, stated, unsaid
+from openmodelatlas.weights.write_gguf import Typed
 from openmodelatlas.weights.written import need_room, placed, taken
 
 SCHEMES: tuple[Scheme, ...] = ("huggingface", "gguf", "meta")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 SHARD_SIZE = 5 * 10**9
 SETTINGS_FILES = {"huggingface": "config.json", "meta": "params.json"}
-LABELS = ("general.",)
 OWN_LABELS = ("general.architecture", "general.file_type", "general.quantization_version", "general.alignment")
 
 
@@ -103,9 +103,17 @@ def convert(
         _refuse_unsaid(original, variant, ledger, wanted)
         text = _text(original, wanted)
         tensors = outgoing(original, variant, ledger, wanted.scheme, wanted.dtype)
-        notes = _notes(ledger, tensors, original.scheme, wanted, text)
+        typed = write_gguf.typed(tensors, wanted.quantised) if wanted.scheme == "gguf" else []
+        total = sum(entry.bytes for entry in typed) or sum(tensor.bytes for tensor in tensors)
+        need_room(place, total + sum(map(len, text.files.values())))
+        notes = _notes(ledger, typed, tensors, original.scheme, wanted, text)
+        settings = _settings(original, variant, typed, tensors, text, wanted)
         with placed(place, force=force) as new:
-            _write(new, original, variant, tensors, text, wanted, progress)
+            wrote = _counter(total, progress)
+            if wanted.scheme == "gguf":
+                write_gguf.write(new, typed, settings, wrote)
+            else:
+                _write_folder(new, tensors, settings, text, wanted, wrote)
             compared = _same(original, variant, new, progress)
         return Converted(
             path=place,
@@ -219,7 +227,14 @@ def _refuse_unsaid(opened: Opened, variant: Variant, ledger: Ledger, wanted: Wan
         )
 
 
-def _notes(ledger: Ledger, tensors: list[Outgoing], scheme: Scheme, wanted: Wanted, text: Text) -> tuple[str, ...]:
+def _notes(
+    ledger: Ledger,
+    typed: Sequence[Typed],
+    tensors: Sequence[Outgoing],
+    scheme: Scheme,
+    wanted: Wanted,
+    text: Text,
+) -> tuple[str, ...]:
     packed, left, rounded = Counter[str](), Counter[str](), 0
     narrowest = {tensor.dtype for tensor in tensors}
     for row in ledger.rows:
@@ -239,7 +254,7 @@ def _notes(ledger: Ledger, tensors: list[Outgoing], scheme: Scheme, wanted: Want
         kept = sum(tensor.dtype == torch.float32 for tensor in tensors)
         found += [f"{kept:,} stay in float32, as they would be rounded"]
     if wanted.quantised is not None:
-        count = sum(entry.type == wanted.quantised for entry in write_gguf.typed(tensors, wanted.quantised))
+        count = sum(entry.type == wanted.quantised for entry in typed)
         found.append(f"{count:,} of {len(tensors):,} quantised to {wanted.quantised}")
     if text.left_out:
         found.append(f"without tokenizer: {text.left_out}")
@@ -250,18 +265,26 @@ def _words(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _write(
-    new: Path,
+def _settings(
     original: Opened,
     variant: Variant,
-    tensors: list[Outgoing],
+    typed: Sequence[Typed],
+    tensors: Sequence[Outgoing],
     text: Text,
     wanted: Wanted,
-    progress: Progress,
-) -> None:
-    typed = write_gguf.typed(tensors, wanted.quantised) if wanted.scheme == "gguf" else []
-    total = sum(t.bytes for t in typed) or sum(t.bytes for t in tensors)
-    need_room(new, total + sum(map(len, text.files.values())))
+) -> dict[str, Any]:
+    found = stated(variant, wanted.scheme)
+    if wanted.scheme == "gguf":
+        types = Counter[str]()
+        for entry in typed:
+            types[entry.type] += entry.bytes
+        found |= _labels(original, variant) | write_gguf.labels(types.most_common(1)[0][0])
+    elif wanted.scheme == "huggingface":
+        found["torch_dtype"] = _words(Counter(tensor.dtype for tensor in tensors).most_common(1)[0][0])
+    return {**found, **text.settings}
+
+
+def _counter(total: int, progress: Progress) -> Callable[[int], None]:
     done = 0
 
     def wrote(count: int) -> None:
@@ -269,19 +292,19 @@ def _write(
         done += count
         progress("writing", done, total)
 
-    settings = stated(variant, wanted.scheme)
-    if wanted.scheme == "gguf":
-        types = Counter[str]()
-        for entry in typed:
-            types[entry.type] += entry.bytes
-        settings |= _labels(original, variant) | write_gguf.labels(types.most_common(1)[0][0])
-        settings.update(text.settings)
-        write_gguf.write(new, typed, settings, wrote)
-        return
+    return wrote
+
+
+def _write_folder(
+    new: Path,
+    tensors: Sequence[Outgoing],
+    settings: Mapping[str, Any],
+    text: Text,
+    wanted: Wanted,
+    wrote: Callable[[int], None],
+) -> None:
     new.mkdir()
-    settings.update(text.settings)
     if wanted.scheme == "huggingface":
-        settings["torch_dtype"] = _words(Counter(t.dtype for t in tensors).most_common(1)[0][0])
         write_safetensors.write_folder(new, tensors, wanted.shard_size, wrote)
     else:
         write_meta.write(new / "consolidated.00.pth", tensors, wrote)
