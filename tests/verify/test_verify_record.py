@@ -38,7 +38,7 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> None:
             target=target, ok=True, model=MODEL, nearest=MODEL, format="GGUF v3", counts={}, checks=(check,),
             findings=(), waived=(),
         )  # fmt: skip
-        return SimpleNamespace(report=report)
+        return SimpleNamespace(report=report, ledger=None)
 
     monkeypatch.setattr(checkpoint, "verify", verified)
 
@@ -111,6 +111,11 @@ def test_a_file_that_changes_meanwhile_is_refused(write: Write, cache: Path) -> 
     with pytest.raises(CheckpointError, match="not every check holds"):
         maps.keep_own(path, dataclasses.replace(report, ok=False), path.stat())
     assert not cache.exists()
+
+
+def test_only_of_one_file_a_record_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(tmp_path), "--record"]) == 2
+    assert "--record keeps checkpoints of one file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["llama-3-8b"], ["--list"]])

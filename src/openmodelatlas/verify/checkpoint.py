@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -15,17 +16,20 @@ from openmodelatlas.fetch.cache import sha256
 from openmodelatlas.fetch.progress import Progress, silent
 from openmodelatlas.infer.checkpoint import Loaded, load_checkpoint
 from openmodelatlas.infer.generate import generate
+from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Checkpoint
 from openmodelatlas.records.findings import finding, of_error
 from openmodelatlas.records.report import CheckpointRecord, Header, Ledger, Report, Waived
 from openmodelatlas.trace.capture import summaries
 from openmodelatlas.verify import contents
+from openmodelatlas.verify.against import compare
 from openmodelatlas.verify.outcome import Outcome, not_run, outcome
 from openmodelatlas.verify.tokenizer import check_tokenizer
 from openmodelatlas.verify.values import check_values
 from openmodelatlas.verify.waivers import Waiver, apply
+from openmodelatlas.weights.described import described
 from openmodelatlas.weights.identify import Identity, identify
-from openmodelatlas.weights.ledger import account
+from openmodelatlas.weights.ledger import account, tensor_findings
 from openmodelatlas.weights.open import open_checkpoint
 from openmodelatlas.weights.opened import Opened
 
@@ -49,15 +53,19 @@ def verify(
     target: str | None = None,
     checkpoint: Checkpoint | None = None,
     values: bool = False,
+    against: str | os.PathLike[str] | None = None,
     waivers: tuple[Waiver, ...] = (),
     progress: Progress = silent,
 ) -> CheckpointVerification:
     """Hold a checkpoint against the atlas: headers and small files only, and with `values` every number too.
 
-    `target`: what the report calls it; `checkpoint`: the catalogue's entry, whose hash and model it must have.
-    NotACheckpoint if it cannot be read as one; every other flaw is a finding."""
+    `target`: what the report calls it; `checkpoint`: the catalogue's entry, whose hash and model it must have;
+    `against`: another checkpoint, of which it must be a conversion. NotACheckpoint if one cannot be read as one; every
+    other flaw is a finding."""
     name = target or os.fspath(path)
-    with open_checkpoint(path) as opened:
+    with ExitStack() as stack:
+        original = None if against is None else stack.enter_context(open_checkpoint(against))
+        opened = stack.enter_context(open_checkpoint(path))
         outcomes = [_files(opened)]
         if checkpoint is not None:
             outcomes.append(_hash(Path(path), checkpoint))
@@ -69,22 +77,44 @@ def verify(
             outcomes.append(outcome("model", "no architecture of the atlas", [flaw]))
             outcomes += [not_run(check, "there is no definition to hold it against") for check in AGAINST_A_MODEL]
         else:
-            ledger = account(opened.header, identity.nearest, opened.scheme)
-            outcomes += _contents(opened, identity, ledger, checkpoint)
+            variant, ledger = _ledger(opened, identity)
+            outcomes += _contents(opened, identity, variant, ledger, checkpoint)
             outcomes.append(check_values(opened, ledger, progress) if values else not_run("values", VALUES_NOT_READ))
+        if original is not None:
+            outcomes.append(compare(original, opened, progress))
         counts = {} if ledger is None else contents.counts(ledger)
         report = _report(name, opened.header, identity, counts, apply(outcomes, name, waivers, date.today()))
         return CheckpointVerification(report=report, ledger=ledger, header=opened.header)
 
 
-def _contents(opened: Opened, identity: Identity, ledger: Ledger, checkpoint: Checkpoint | None) -> list[Outcome]:
-    """What headers and small files tell, against the nearest model."""
+def _ledger(opened: Opened, identity: Identity) -> tuple[Variant, Ledger]:
+    """The checkpoint against the model that it is.
+
+    One that is none of the atlas is held against the nearest, or against what its own settings describe if its tensors
+    are nearer to that: then the numbers that differ are told, and not every tensor that they shape."""
+    nearest = account(opened.header, identity.nearest, opened.scheme)
+    if identity.matches:
+        return identity.nearest, nearest
+    try:
+        own = described(opened.header, opened.scheme, identity.nearest.family)
+    except CheckpointError:
+        return identity.nearest, nearest
+    ledger = account(opened.header, own, opened.scheme)
+    if len(tensor_findings(ledger)) < len(tensor_findings(nearest)):
+        return own, ledger
+    return identity.nearest, nearest
+
+
+def _contents(
+    opened: Opened, identity: Identity, variant: Variant, ledger: Ledger, checkpoint: Checkpoint | None
+) -> list[Outcome]:
+    """What headers and small files tell, against a model."""
     return [
         contents.check_model(identity, checkpoint),
         contents.check_configuration(ledger),
-        contents.check_tensors(opened, identity.nearest, ledger),
+        contents.check_tensors(opened, variant, ledger),
         contents.check_parameters(ledger),
-        check_tokenizer(opened, identity.nearest),
+        check_tokenizer(opened, variant),
     ]
 
 

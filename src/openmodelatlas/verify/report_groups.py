@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from openmodelatlas.records.report import Finding
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +28,16 @@ def grouped(findings: Iterable[Finding]) -> list[Group]:
     """Every finding in one group, in the order in which they came."""
     found: dict[tuple[str, str], list[Finding]] = {}
     for flaw in findings:
-        found.setdefault((flaw.code, _NUMBER.sub("#", flaw.where)), []).append(flaw)
+        found.setdefault((flaw.code, shape_of(flaw.where)), []).append(flaw)
     return [
         Group(code=code, where=pattern([flaw.where for flaw in flaws]), findings=tuple(flaws))
         for (code, _), flaws in found.items()
     ]
+
+
+def shape_of(text: str) -> str:
+    """What texts that differ in their numbers alone have in common."""
+    return _NUMBER.sub("#", text)
 
 
 def pattern(texts: list[str]) -> str:

@@ -23,8 +23,8 @@ _HEADING = re.compile(r"^\s*\[\[\s*waiver\s*\]\]", re.M)
 
 @dataclass(frozen=True, kw_only=True)
 class Waiver:
-    """`finding` of that code at places like `where` in checkpoints like `target` (`*` and `?` stand for any text and any
-    character) counts for nothing up to and including the day `expires`. `at`: where it stands."""
+    """`finding` of that code at places like `where` in checkpoints like `target` counts for nothing up to and including
+    the day `expires`. `*` stands for any text, `?` for any character. `at`: where the waiver stands."""
 
     finding: str
     where: str

@@ -5,16 +5,15 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from openmodelatlas.cli import verify_checkpoint
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from openmodelatlas.records.catalog import Model
-    from openmodelatlas.records.report import Report
     from openmodelatlas.records.verification import VerificationRecord
 
 HELP = "check a checkpoint, or run the checks of a model beside its references"
-MOST_FINDINGS = 25
-MARK = {"ok": "ok  ", "failed": "FAIL", "not run": "-   "}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,18 +21,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         nargs="*",
-        metavar="PATH|NAME",
-        help="a .gguf file; a checkpoint that `oma pull` fetched; or models, whose definitions are checked",
+        metavar="TARGET",
+        help="a folder or file of a checkpoint, `hf:ORG/NAME[@REVISION]`, or one that `oma pull` fetched; or models, "
+        "whose definitions are checked",
     )
     parser.add_argument("--all", action="store_true", help="run the checks of every model")
     parser.add_argument("--jobs", type=int, metavar="N", help="families checked at once by --all (default: one a core)")
     parser.add_argument("--list", action="store_true", help="list which check applies to which model, and why not")
     parser.add_argument("--check", action="append", default=[], metavar="CHECK", help="only this check of the model")
     parser.add_argument("--write", action="store_true", help="keep the records of a model's checks in the catalogue")
-    parser.add_argument(
-        "--values", action="store_true", help="read every tensor of a checkpoint too, not its headers only"
-    )
-    parser.add_argument("--record", action="store_true", help="keep a record of your checkpoint, for `oma site`")
+    verify_checkpoint.arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the report, or the records, as JSON")
 
 
@@ -43,31 +40,34 @@ def run(args: argparse.Namespace) -> int:
     from openmodelatlas.errors import UsageError
     from openmodelatlas.verify.target import model_of
 
+    options = verify_checkpoint.given(args)
     if args.list:
-        if args.record:
-            raise UsageError("--record is for checkpoints", where="--list")
+        if options:
+            raise UsageError(f"{options[0]} is for checkpoints", where="--list")
         return _list(args.json)
     if args.all:
-        if args.target or args.record:
-            raise UsageError("--all takes no target and no --record", found=" ".join(args.target) or "--record")
+        if args.target or options:
+            raise UsageError(
+                "--all takes no target and no options of checkpoints", found=" ".join([*args.target, *options])
+            )
         return _every(find.models(), args)
     if args.jobs is not None:
         raise UsageError("--jobs is for --all")
     if not args.target:
-        raise UsageError("nothing to verify", fix="give a .gguf file, a checkpoint, models, --all or --list")
+        raise UsageError("nothing to verify", fix="give a folder or file of a checkpoint, models, --all or --list")
     models = [model_of(target) for target in args.target]
     known = [model for model in models if model is not None]
     if len(known) == len(models):
-        if args.record:
-            fix = "give a file; --write keeps a model's"
-            raise UsageError("--record is for checkpoints", where=known[0].id, fix=fix)
+        if options:
+            fix = "give a folder or a file; --write keeps a model's" if args.record else "give a folder or a file"
+            raise UsageError(f"{options[0]} is for checkpoints", where=known[0].id, fix=fix)
         return _models(known, args)
     if len(args.target) > 1:
         other = args.target[models.index(None)]
         raise UsageError("only models are verified together", where=other, fix="give one checkpoint at a time")
     if args.check or args.write:
         raise UsageError("--check and --write are for models", where=args.target[0])
-    return _checkpoint(args)
+    return verify_checkpoint.run(args)
 
 
 def _list(as_json: bool) -> int:
@@ -146,44 +146,3 @@ def _model(model: "Model", args: argparse.Namespace, found: "list[VerificationRe
     if not args.json:
         print(f"{model.id}: {passed} passed, {failed} failed, {left} not run")
     return not failed and not left
-
-
-def _checkpoint(args: argparse.Namespace) -> int:
-    from openmodelatlas.cli.progress import Show
-    from openmodelatlas.maps import keep_own
-    from openmodelatlas.records.json import dump_json
-    from openmodelatlas.verify.checkpoint import verify
-    from openmodelatlas.verify.target import resolve
-
-    name = args.target[0]
-    target = resolve(name)
-    before = target.path.stat()
-    show = Show()
-    try:
-        done = verify(
-            target.path, target=name, checkpoint=target.checkpoint, values=args.values or args.record, progress=show
-        )
-    finally:
-        show.close()
-    report: Report = done.report
-    if args.json:
-        sys.stdout.write(dump_json(report))
-    else:
-        _print(report, name)
-    if args.record:
-        sys.stdout.flush()
-        kept = keep_own(target.path, report, before)
-        print(f"recorded for {kept.model}, sha256 {kept.sha256}; the next oma site shows it", file=sys.stderr)
-    return 0 if report.ok else 1
-
-
-def _print(report: "Report", target: str) -> None:
-    for check in report.checks:
-        print(f"{MARK[check.state]}  {check.name:<13}  {check.detail}")
-    for finding in report.findings[:MOST_FINDINGS]:
-        facts = f"expected {finding.expected}; found {finding.found}"
-        print(f"      {finding.title}: {finding.where}: {facts} [{finding.code}]")
-    if len(report.findings) > MOST_FINDINGS:
-        print(f"      and {len(report.findings) - MOST_FINDINGS} more (--json lists all)")
-    outcome = f"is {report.model}" if report.ok else f"does not hold: {len(report.findings)} findings"
-    print(f"{target} {outcome}")

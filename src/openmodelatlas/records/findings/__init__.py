@@ -2,6 +2,7 @@
 
 Messages, reports and the findings page of the documentation are all made from these tables."""
 
+import dataclasses
 import functools
 import tomllib
 from dataclasses import dataclass
@@ -52,7 +53,8 @@ def of_error(error: AtlasError, code: str, where: str) -> Finding:
     own = error.code or code
     expected = "" if error.expected is None else error.expected
     found = error.what if error.found is None else error.found if error.code else f"{error.what}: {error.found}"
-    return finding(own, error.where or where, expected=expected, found=found)
+    made = finding(own, error.where or where, expected=expected, found=found)
+    return dataclasses.replace(made, fix=error.fix) if error.fix else made
 
 
 def _line(value: object) -> str:
