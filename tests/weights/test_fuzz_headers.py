@@ -279,18 +279,17 @@ def test_gguf_files_that_were_changed(tmp_path: Path, data: bytes) -> None:
 
 
 @fuzzed
-@given(data=st.one_of(mutated(SMALL_GGUF), st.binary(max_size=64)), cut=st.integers(0, 600))
-def test_the_start_of_a_gguf_file_says_less_and_nothing_else(data: bytes, cut: int) -> None:
-    """By its start alone a file is what it is in full, or more is asked for, or it is refused either way."""
+@given(data=st.one_of(mutated(SMALL_GGUF), st.binary(max_size=64)), first=st.integers(4, 600))
+def test_how_much_is_read_at_first_changes_nothing(tmp_path: Path, data: bytes, first: int) -> None:
+    path = written(tmp_path, "x.gguf", b"GGUF" + data[4:])
 
-    def outcome(start: bytes) -> Any:
+    def outcome() -> Any:
         try:
-            return gguf.parse(Path("x"), start, len(data)).header
+            return gguf.open_gguf(path).header
         except NotACheckpoint as error:
             return error.code
-        except gguf.MoreNeeded:
-            return None
 
-    data = b"GGUF" + data[4:]
-    by_start, in_full = outcome(data[: max(cut, 4)]), outcome(data)
-    assert by_start in (None, in_full)
+    in_full = outcome()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gguf, "FIRST", first)
+        assert outcome() == in_full

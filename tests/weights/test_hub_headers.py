@@ -21,7 +21,7 @@ from made_hub import COMMIT, Hub, serving
 from openmodelatlas.errors import AtlasError, CheckpointError, FetchError, NotACheckpoint, UnknownName, UsageError
 from openmodelatlas.fetch import hub as fetch_hub
 from openmodelatlas.fetch.hub import open_model
-from openmodelatlas.weights import causes, remote
+from openmodelatlas.weights import causes, gguf, remote
 from openmodelatlas.weights.open import open_checkpoint
 
 OF = tiny.variant()
@@ -231,7 +231,7 @@ def test_faults_of_files_are_found_as_in_a_folder(hub: Hub) -> None:
 
 
 def test_a_gguf_file_is_read_by_its_start(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "FIRST_GGUF", 1 << 10)
+    monkeypatch.setattr(gguf, "FIRST", 1 << 10)
     content = tiny.file(tiny.variant(hidden_size=512)).bytes()
     (hub.folder / "a.gguf").write_bytes(content)
     with open_checkpoint(hub.folder) as here, open_checkpoint("hf:org/tiny") as there:

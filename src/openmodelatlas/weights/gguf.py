@@ -4,9 +4,7 @@ Every count, length and offset is held against the bytes that are really there b
 hostile file ends in `NotACheckpoint` and never in a huge allocation, an endless loop or a read outside the file.
 """
 
-import contextlib
 import dataclasses
-import mmap
 import os
 import struct
 from collections.abc import Mapping
@@ -20,7 +18,7 @@ from openmodelatlas.weights import causes
 from openmodelatlas.weights.ggml import TYPES
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.shown import shown
-from openmodelatlas.weights.source import LocalFile, headers_only, unreadable
+from openmodelatlas.weights.source import LocalFile, Source
 
 if TYPE_CHECKING:  # headers are read without torch
     from torch import Tensor
@@ -32,6 +30,8 @@ SHORT_ARRAY = 64  # arrays up to this length are decoded at once; longer ones st
 LONGEST_NAME = 65535  # the format's own limit for keys
 LONGEST_TEXT = 1 << 24  # far more than any template; a sparse file costs its writer nothing
 MOST_ELEMENTS = 1 << 24
+FIRST = 1 << 20  # bytes that are read at first; headers with a vocabulary are a few times as long
+LARGEST_HEADER = 1 << 28
 MOST_DIMENSIONS = 4
 LARGEST_ALIGNMENT = 1 << 20
 
@@ -78,90 +78,88 @@ class LazyArray(NamedTuple):
 
 
 class GGUFFile(Opened):
-    """An open GGUF file. Keep it open while views from `tensor_bytes` are in use; a context manager."""
+    """An open GGUF file: its header is kept, tensors are read from the file."""
 
     scheme = "gguf"
 
     def __init__(
-        self, path: Path, data: mmap.mmap | bytes, header: Header, arrays: Mapping[str, LazyArray], used: int
+        self, source: Source, start: bytes, header: Header, arrays: Mapping[str, LazyArray], used: int
     ) -> None:
-        self.path, self.header = path, header
+        self.path, self.header = Path(source.where), header
         self.accounted_bytes = used
         if used != header.file_bytes:
             expected, there = f"{used:,} bytes", f"{header.file_bytes:,} bytes"
             self.findings = (finding("files.surplus-bytes", header.path, expected=expected, found=there),)
-        self._data, self._arrays = data, arrays
+        self._source, self._start, self._arrays = source, start, arrays
         self._tensors = {t.name: t for t in header.tensors}
 
-    def tensor_bytes(self, name: str) -> memoryview:
-        """The stored bytes of a tensor, as they are in the file. KeyError if there is no such tensor, CheckpointError
-        if only the file's start is at hand."""
+    def tensor_bytes(self, name: str, start: int = 0, end: int | None = None) -> memoryview:
+        """The stored bytes of a tensor, or of its rows from `start` to `end`. KeyError if there is no such tensor."""
         tensor = self._tensors[name]
-        if tensor.offset + tensor.bytes > len(self._data):
-            raise headers_only(self.header.path)
-        return memoryview(self._data)[tensor.offset : tensor.offset + tensor.bytes]
+        each = tensor.bytes // tensor.shape[0]  # blocks of a storage type never run over the end of a row
+        end = tensor.shape[0] if end is None else min(end, tensor.shape[0])
+        found = memoryview(bytearray(max(0, end - start) * each))
+        if found:
+            self._source.read_into(tensor.offset + start * each, found)
+        return found
 
     def values(self, name: str, start: int = 0, end: int | None = None) -> "Tensor":
         """Dequantised, where it is not stored as plain numbers."""
         from openmodelatlas.weights.dequantise import dequantise
 
         tensor = self._tensors[name]
-        rows = tensor.shape[0]
-        end = rows if end is None else end
-        each = tensor.bytes // rows  # blocks of a storage type never run over the end of a row
-        part = dataclasses.replace(tensor, shape=(end - start, *tensor.shape[1:]), bytes=(end - start) * each)
-        return dequantise(self.tensor_bytes(name)[start * each : end * each], part)
+        found = self.tensor_bytes(name, start, end)
+        rows = len(found) // (tensor.bytes // tensor.shape[0])
+        part = dataclasses.replace(tensor, shape=(rows, *tensor.shape[1:]), bytes=len(found))
+        return dequantise(found, part)
 
     def value(self, key: str) -> Any:
         """A metadata value, arrays decoded in full; KeyError if there is no such key."""
         if key not in self._arrays:
             return self.header.metadata[key]
         lazy = self._arrays[key]
-        return _Cursor(self._data, self.path, lazy.start).elements(lazy.kind, lazy.length, key)
+        return _Cursor(self._start, self._source, lazy.start).elements(lazy.kind, lazy.length, key)
 
     def section(self, prefix: str) -> dict[str, Any]:
         """Every metadata pair whose key starts with `prefix`, arrays decoded in full."""
         return {key: self.value(key) for key in self.header.metadata if key.startswith(prefix)}
 
     def close(self) -> None:
-        """Let go of the file. Views still held keep their pages mapped until they are dropped."""
-        with contextlib.suppress(BufferError):  # a view is still out; the mapping ends with it
-            if isinstance(self._data, mmap.mmap):
-                self._data.close()
+        """Nothing is held open between reads."""
 
 
 def open_gguf(path: str | os.PathLike[str]) -> GGUFFile:
     """Open a GGUF file and read its header. NotACheckpoint says what is wrong with a file that is not one."""
-    where = Path(path)
-    data = _map(where)
-    try:
-        return parse(where, data)
-    except BaseException:
-        data.close()
-        raise
+    return read_gguf(LocalFile(Path(path)))
 
 
-def _map(path: Path) -> mmap.mmap:
-    source = LocalFile(path)
+def read_gguf(source: Source) -> GGUFFile:
+    """The same of a file anywhere. As much of its start is read as the header takes, which is not said beforehand."""
     if source.read(0, len(MAGIC)) != MAGIC:
         causes.refuse(source, causes.GGUF)
-    try:
-        with open(path, "rb") as file:
-            # A private copy-on-write mapping: torch warns of read-only buffers, and nothing here can reach the file.
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    except (OSError, ValueError) as error:
-        raise unreadable(error, str(path)) from None
+    count = FIRST
+    while True:
+        try:
+            return _parse(source, source.read(0, count))
+        except MoreNeeded:
+            if count >= LARGEST_HEADER:
+                expected, found = f"at most {LARGEST_HEADER:,} bytes", f"more than {count:,}"
+                raise refusal("files.header-too-large", source.where, expected=expected, found=found) from None
+            count *= 4
+
+
+class MoreNeeded(Exception):
+    """The header goes on beyond the bytes that were read."""
 
 
 class _Cursor:
-    """A position in the file that cannot pass its end. `total`: the file's size, where `data` is its start alone."""
+    """A position in a file's start `data` that cannot pass its end. `total`: the size of the whole file."""
 
-    def __init__(self, data: mmap.mmap | bytes, path: Path, at: int = 0, total: int | None = None) -> None:
-        self.data, self.path, self.at, self.size = data, path, at, len(data)
-        self.total = self.size if total is None else total
+    def __init__(self, data: bytes, source: Source, at: int = 0) -> None:
+        self.data, self.source, self.at, self.size, self.total = data, source, at, len(data), source.size
 
     def fail(self, kind: str, what: str, **facts: Any) -> NotACheckpoint:
-        return refusal(f"files.{kind}", f"{self.path}: {what}", **facts)
+        return refusal(f"files.{kind}", f"{self.source.where}: {what}", **facts)
 
     def short(self, what: str, **facts: Any) -> Exception:
         """Bytes that are needed and not there; `MoreNeeded` if the file goes on."""
@@ -261,13 +259,9 @@ class _Cursor:
         return [bool(v) for v in values] if kind == _BOOL else values
 
 
-class MoreNeeded(Exception):
-    """The header goes on beyond the bytes that were given."""
-
-
-def parse(path: Path, data: mmap.mmap | bytes, total: int | None = None) -> GGUFFile:
-    """A file of `total` bytes by its first ones; `MoreNeeded` if these are too few for the header."""
-    cursor = _Cursor(data, path, 0, total)
+def _parse(source: Source, start: bytes) -> GGUFFile:
+    """A file by its first bytes; `MoreNeeded` if these are too few for the header."""
+    cursor = _Cursor(start, source)
     version = _version(cursor)
     tensor_count = cursor.number(_U64, "the tensor count")
     pair_count = cursor.number(_U64, "the metadata count")
@@ -285,8 +279,8 @@ def parse(path: Path, data: mmap.mmap | bytes, total: int | None = None) -> GGUF
     metadata, arrays = _metadata(cursor, pair_count)
     tensors, used = _tensors(cursor, tensor_count, _alignment(cursor, metadata))
     form = f"GGUF v{version}"
-    header = Header(format=form, path=str(path), file_bytes=cursor.total, metadata=metadata, tensors=tensors)
-    return GGUFFile(path, data, header, arrays, used)
+    header = Header(format=form, path=source.where, file_bytes=cursor.total, metadata=metadata, tensors=tensors)
+    return GGUFFile(source, start, header, arrays, used)
 
 
 def _version(cursor: _Cursor) -> int:
@@ -295,8 +289,8 @@ def _version(cursor: _Cursor) -> int:
     if version in VERSIONS:
         return version
     if version & 0xFFFF == 0:
-        raise refusal("files.big-endian", str(cursor.path))
-    raise refusal("files.version", str(cursor.path), expected="2 or 3", found=version)
+        raise refusal("files.big-endian", cursor.source.where)
+    raise refusal("files.version", cursor.source.where, expected="2 or 3", found=version)
 
 
 def _metadata(cursor: _Cursor, count: int) -> tuple[dict[str, object], dict[str, LazyArray]]:
@@ -352,7 +346,7 @@ def _tensors(cursor: _Cursor, count: int, alignment: int) -> tuple[tuple[StoredT
                 type=tensor.type,
                 bytes=tensor.bytes,
                 offset=start,
-                shard=cursor.path.name,
+                shard=cursor.source.name,
             )
         )
     end, before = cursor.at, None

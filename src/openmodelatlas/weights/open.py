@@ -12,7 +12,8 @@ HUB = "hf:"
 def open_checkpoint(target: str | os.PathLike[str]) -> Opened:
     """The headers of the checkpoint at a path (a folder, or a file of one), or on the Hub.
 
-    There it is `hf:ORG/NAME[@REVISION][:FILE]`. NotACheckpoint says what is wrong with one that cannot be read; FetchError why the Hub did not give it."""
+    There it is `hf:ORG/NAME[@REVISION][:FILE]`. NotACheckpoint says what is wrong with one that cannot be read;
+    FetchError why the Hub did not give it."""
     if isinstance(target, str) and target.startswith(HUB):
         from openmodelatlas.weights.remote import open_hub
 

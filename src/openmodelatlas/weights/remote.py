@@ -2,22 +2,19 @@
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from openmodelatlas.errors import NotACheckpoint, UnknownName
 from openmodelatlas.fetch.hub import HubModel, open_model
 from openmodelatlas.records.findings import refusal
-from openmodelatlas.weights import causes, gguf
 from openmodelatlas.weights.folder import candidate_of, open_huggingface, the_candidate
-from openmodelatlas.weights.gguf import MoreNeeded
+from openmodelatlas.weights.gguf import read_gguf
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.place import MOST_ENTRIES, Place
 from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.source import Source, headers_only
 
 FIRST = 1 << 15  # fetched at once of each file: most headers of shards are shorter
-FIRST_GGUF = 1 << 20  # a vocabulary stands in it
-LARGEST_HEADER = 1 << 27
+LARGEST_START = 1 << 28
 AT_ONCE = 8
 
 
@@ -37,7 +34,7 @@ class HubFile(Source):
         """From the start that is kept, which grows as far as it is read."""
         end = start + len(buffer)
         if end > len(self._start):
-            if self.sealed or end > LARGEST_HEADER:
+            if self.sealed or end > LARGEST_START:
                 raise headers_only(self.where)
             self.fetch(end)
         buffer[:] = self._start[start:end]
@@ -110,7 +107,9 @@ def open_hub(target: str) -> Opened:
     place, chosen = _chosen(model, file)
     candidate = the_candidate(place) if chosen is None else candidate_of(place, chosen)
     if candidate is not None and candidate.kind == "gguf":
-        return _open_gguf(place, candidate.name)
+        parsed = read_gguf(place.source(candidate.name))
+        place.seal()
+        return parsed
     if candidate is None or candidate.kind not in ("index", "shards", "safetensors") or ".bin" in candidate.name:
         found = shown(file if candidate is None else candidate.name)
         raise refusal("files.not-by-ranges", place.where, expected="safetensors, or GGUF in one file", found=found)
@@ -129,22 +128,3 @@ def _chosen(model: HubModel, file: str) -> tuple[HubPlace, str | None]:
     if file and not any(path.startswith(f"{file}/") for path in model.files):
         raise UnknownName("no such file in the model", where=model.where, found=repr(file[:200]))
     return HubPlace(model, f"{file}/" if file else ""), None
-
-
-def _open_gguf(place: HubPlace, name: str) -> Opened:
-    source, count = place.source(name), FIRST_GGUF
-    if not source.read(0, min(causes.HEAD, source.size)).startswith(gguf.MAGIC):
-        causes.refuse(source, causes.GGUF)
-    while True:
-        count = min(count, source.size)
-        source.fetch(count)
-        try:
-            parsed = gguf.parse(Path(source.where), source.read(0, count), source.size)
-        except MoreNeeded:
-            if count >= LARGEST_HEADER:
-                expected, found = f"at most {LARGEST_HEADER:,} bytes", f"more than {count:,}"
-                raise refusal("files.header-too-large", source.where, expected=expected, found=found) from None
-            count *= 4
-        else:
-            place.seal()
-            return parsed
