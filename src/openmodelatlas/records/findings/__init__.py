@@ -23,6 +23,31 @@ class Kind:
     fix: str
 
 
+CHECKS = {
+    "files": "Files",
+    "hash": "Hash",
+    "model": "Model",
+    "configuration": "Configuration",
+    "tensors": "Tensors",
+    "parameters": "Parameters",
+    "tokenizer": "Tokenizer",
+    "template": "Template",
+    "values": "Values",
+    "against": "Against another checkpoint",
+}
+"""The checks in the order in which they are run, each with its heading on the page of findings."""
+_HEAD = """\
+# Findings
+
+What `oma verify` can find, by the check that finds it. A finding is printed with its code in brackets; the code is what
+you look up here, and what a waiver names ([how to verify a checkpoint](verify-a-checkpoint.md)). Kinds under *Files* may
+also end the command at once with one line, where nothing more of a checkpoint can be read.
+
+This page is made from the tables that messages are made from, by
+`python -m openmodelatlas.records.findings docs/findings.md`.
+"""
+
+
 @functools.cache
 def kinds() -> dict[str, Kind]:
     """Every kind by its code, in the order of the tables."""
@@ -34,6 +59,22 @@ def kinds() -> dict[str, Kind]:
                 code = f"{check}.{name}"
                 found[code] = Kind(code=code, **row)
     return found
+
+
+def page() -> str:
+    """The page of the documentation that explains every kind, in Markdown."""
+    parts = [_HEAD]
+    for check in sorted({kind.code.partition(".")[0] for kind in kinds().values()}, key=list(CHECKS).index):
+        parts.append(f"\n## {CHECKS[check]}\n\n| code | finding | what it means | what to do |\n|---|---|---|---|\n")
+        for kind in kinds().values():
+            if kind.code.startswith(f"{check}."):
+                cells = (f"`{kind.code}`", *map(_cell, (kind.title, kind.meaning, kind.fix)))
+                parts.append(f"| {' | '.join(cells)} |\n")
+    return "".join(parts)
+
+
+def _cell(text: str) -> str:
+    return _line(text).replace("|", "\\|").replace("<", "&lt;") or "–"
 
 
 def finding(code: str, where: str, *, expected: object = "", found: object = "") -> Finding:
