@@ -122,12 +122,20 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
 
+class Server(ThreadingHTTPServer):
+    """Clients that hang up are what the tests are about."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        pass
+
+
 @contextmanager
 def serving(folder: Path) -> Iterator[Hub]:
     """The hub on a free port, until the block ends."""
     hub = Hub(folder)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("OfHub", (Handler,), {"hub": hub}))
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), type("OfHub", (Handler,), {"hub": hub}))
     hub.address = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

@@ -356,6 +356,39 @@ def test_things_that_are_no_files(tmp_path: Path) -> None:
     assert refused(path / "none")[0] == "files.missing"
 
 
+def test_shards_that_are_numbered_as_two_sets(sharded: Path) -> None:
+    (sharded / INDEX).unlink()
+    shutil.copy(sharded / SHARD.format(1), sharded / "model-00002-of-00004.safetensors")
+    assert "files.shard-numbers" in codes(sharded)
+
+
+def test_a_folder_of_something_else_is_not_searched(sharded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("openmodelatlas.weights.place.MOST_ENTRIES", 4)
+    assert refused(sharded)[0] == "files.crowded"
+    assert len(open_checkpoint(sharded / SHARD.format(1)).header.tensors) > 0  # a file stands for itself
+
+
+def test_names_of_files_are_printed_safely(tmp_path: Path) -> None:
+    """A folder from elsewhere can have file names that move the cursor."""
+    path = made.huggingface_folder(tmp_path / "\x1b[2J", OF)
+    for end in ("safetensors", "gguf", "pth"):
+        bad = path / f"a\x1b[31m\n.{end}"
+        bad.write_bytes(b"?" * 100)
+        refused(bad)
+        if end != "pth":  # a second checkpoint
+            assert "\\x1b[31m" in refused(path)[1]
+        bad.unlink()
+    for name in ("model-00001-of-00002.safetensors", "m\x1b-00001-of-00002.safetensors"):
+        (path / "model.safetensors").rename(path / name)
+        with open_checkpoint(path) as opened:
+            assert all(f"{f.where}{f.expected}{f.found}".isprintable() for f in opened.findings)
+        (path / name).rename(path / "model.safetensors")
+
+
+def test_a_name_that_no_system_takes() -> None:
+    assert refused(Path("a\0b"))[0] == "files.unreadable"
+
+
 def test_a_share_of_meta_that_is_missing_is_named(tmp_path: Path) -> None:
     path = made.meta_folder(tmp_path, OF, ranks=2)
     (path / "consolidated.00.pth").unlink()
@@ -393,7 +426,7 @@ def test_digests_are_of_the_kind_that_their_length_says(tmp_path: Path, algorith
         assert check_digests(opened) == []
         (path / "params.json").write_text("{}")
         [found] = check_digests(opened)
-        assert (found.code, found.where) == ("files.digest-differs", "params.json")
+        assert (found.code, found.where) == ("files.digest-differs", "'params.json'")
         assert found.expected == f"{algorithm} {lines[1].split()[0]}"
 
 

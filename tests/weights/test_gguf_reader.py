@@ -167,6 +167,28 @@ def test_hostile_files_are_refused(case: str, write: Write) -> None:
     assert "\n" not in str(caught.value)
 
 
+CODES = {
+    "version 1": "files.version",
+    "big-endian": "files.big-endian",
+    "key not UTF-8": "files.text-encoding",
+    "alignment 3": "files.alignment",
+    "unaligned": "files.alignment",
+    "half a block": "files.part-of-a-block",
+    "overlap": "files.overlap",
+    "key twice": "files.duplicate",
+    "huge key": "files.absurd-size",
+    "bool of 2": "files.header-entry",
+    "unknown storage type": "files.unknown-type",
+}
+
+
+@pytest.mark.parametrize("case", CODES)
+def test_refusals_are_of_their_kind(case: str, write: Write) -> None:
+    with pytest.raises(NotACheckpoint) as caught:
+        open_gguf(write(HOSTILE[case][0]))
+    assert caught.value.code == CODES[case]
+
+
 def test_names_are_printed_safely(write: Write) -> None:
     made = File(tensors=[Tensor("\x1b[31mred\n", (1, 32), b"\0" * 128, kind=4)])
     with pytest.raises(NotACheckpoint) as caught:

@@ -1,6 +1,7 @@
 """Checkpoints on the Hub: headers alone, by ranges, of a server that answers as the Hub does; every failure a line."""
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -143,13 +144,15 @@ def test_every_failure_is_one_line(hub: Hub, fault: str, monkeypatch: pytest.Mon
     if fault == "drip":
         monkeypatch.setattr(fetch_hub, "TIMEOUT_SECONDS", 0.25)
         monkeypatch.setattr(remote, "FIRST", 1 << 17)
+    for shard in hub.folder.glob("*.safetensors"):
+        os.truncate(shard, 1 << 28)  # sparse
     hub.fault = fault
     kind, words = FAULTS[fault]
     found = error()
     assert type(found) is kind
     assert re.search(words, str(found)), str(found)
     if fault == "no ranges":  # a few buffers on the way, never the files
-        assert hub.sent < sum(file.stat().st_size for file in hub.folder.iterdir()) / 2
+        assert hub.sent < 1 << 26
 
 
 def test_a_server_without_ranges_may_send_what_is_wanted_whole(hub: Hub) -> None:

@@ -51,9 +51,9 @@ def _held(place: Place, name: str, digest: str, progress: Progress) -> list[Find
             at += len(chunk)
             progress(f"{algorithm} of {name}", at, source.size)
     except NotACheckpoint as error:
-        return [of_error(error, "files.unreadable", name)]
+        return [of_error(error, "files.unreadable", shown(name))]
     if hashed.hexdigest() == digest:
         return []
     return [
-        finding("files.digest-differs", name, expected=f"{algorithm} {digest}", found=hashed.hexdigest()),
+        finding("files.digest-differs", shown(name), expected=f"{algorithm} {digest}", found=hashed.hexdigest()),
     ]

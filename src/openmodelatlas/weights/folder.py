@@ -15,7 +15,7 @@ from openmodelatlas.weights.gguf_split import PART_NAME as GGUF_PART
 from openmodelatlas.weights.gguf_split import open_parts
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.place import LocalPlace, Place, SmallFiles, read_json
-from openmodelatlas.weights.shown import shown
+from openmodelatlas.weights.shown import printable, shown
 from openmodelatlas.weights.source import LocalFile
 
 FORMATS = "safetensors, GGUF or .pth"
@@ -236,12 +236,12 @@ def _numbering(place: Place, candidate: Candidate) -> list[Finding]:
     """Numbered shards without an index: programs don't find them, and some may be missing."""
     matches = [match for name in candidate.files if (match := SHARD_NAME.fullmatch(name))]
     stem, end, count = matches[0]["stem"], matches[0]["end"], int(matches[0]["count"])
-    found = [finding("files.no-index", place.where, expected=f"{stem}.{end}.index.json", found="none")]
+    found = [finding("files.no-index", place.where, expected=printable(f"{stem}.{end}.index.json"), found="none")]
     numbers = {int(match["number"]) for match in matches}
     lost = [number for number in range(1, count + 1) if number not in numbers]
     if lost:
         name, short = f"{stem}-{lost[0]:05}-of-{count:05}.{end}", f"{len(lost)} of {count} shards absent"
-        found.append(finding("files.shard-missing", name, expected="a file", found=short))
+        found.append(finding("files.shard-missing", shown(name), expected="a file", found=short))
     if strays := sorted(numbers - set(range(1, count + 1))) or len({match["count"] for match in matches}) > 1:
         found.append(finding("files.shard-numbers", place.where, expected=f"1 to {count}", found=strays))
     return found

@@ -10,7 +10,7 @@ from openmodelatlas.records.findings import finding, of_error, refusal
 from openmodelatlas.records.report import Finding, Header, StoredTensor
 from openmodelatlas.weights.gguf import GGUFFile, open_gguf
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.shown import shown
+from openmodelatlas.weights.shown import printable, shown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,9 +53,13 @@ def open_parts(paths: Sequence[Path]) -> Opened:
     count, numbers = int(matches[0]["count"]), [int(match["number"]) for match in matches]
     if 1 not in numbers:
         name = f"{matches[0]['stem']}-00001-of-{count:05}.gguf"
-        raise refusal("files.shard-missing", str(paths[0].parent / name), expected="the part with the settings")
+        raise refusal(
+            "files.shard-missing", printable(str(paths[0].parent / name)), expected="the part with the settings"
+        )
     findings = [
-        finding("files.shard-missing", str(paths[0].parent), expected=f"part {number} of {count}", found="none")
+        finding(
+            "files.shard-missing", printable(str(paths[0].parent)), expected=f"part {number} of {count}", found="none"
+        )
         for number in range(1, min(count, len(paths) + 10) + 1)
         if number not in numbers
     ]
@@ -66,7 +70,7 @@ def open_parts(paths: Sequence[Path]) -> Opened:
         except NotACheckpoint as error:
             if not files:
                 raise
-            findings.append(of_error(error, "files.unknown-format", path.name))
+            findings.append(of_error(error, "files.unknown-format", printable(path.name)))
     try:
         return _joined(files, count, findings)
     except BaseException:
@@ -82,7 +86,7 @@ def _joined(files: list[GGUFFile], count: int, findings: list[Finding]) -> GGUFP
         findings += [*file.findings, *_part_findings(file, count)]
         for tensor in file.header.tensors:
             if tensor.name in homes:
-                both = f"{homes[tensor.name].path.name} and {file.path.name}"
+                both = printable(f"{homes[tensor.name].path.name} and {file.path.name}")
                 where = f"tensor {shown(tensor.name)}"
                 findings.append(finding("files.duplicate-over-shards", where, expected="one file", found=both))
                 continue
@@ -92,11 +96,11 @@ def _joined(files: list[GGUFFile], count: int, findings: list[Finding]) -> GGUFP
     stated = first.header.metadata.get(TENSORS)
     if stated != len(tensors):
         found = f"{len(tensors)} in {len(files)} of {count} parts"
-        findings.append(finding("files.part-tensors", str(first.path), expected=f"{stated} tensors", found=found))
+        findings.append(finding("files.part-tensors", first.header.path, expected=f"{stated} tensors", found=found))
     settings = {key: value for key, value in first.header.metadata.items() if key not in (NUMBER, COUNT, TENSORS)}
     header = Header(
         format=f"{first.header.format}, {count} files",
-        path=str(first.path),
+        path=first.header.path,
         file_bytes=sum(file.header.file_bytes for file in files),
         metadata=settings,
         tensors=tuple(tensors),
@@ -112,6 +116,6 @@ def _part_findings(file: GGUFFile, count: int) -> list[Finding]:
     for key, expected in ((NUMBER, number), (COUNT, count)):
         value = file.header.metadata.get(key)
         if value != expected:
-            where = f"{file.path.name}: {key}"
+            where = printable(f"{file.path.name}: {key}")
             found.append(finding("files.part-number", where, expected=expected, found=shown(str(value))))
     return found

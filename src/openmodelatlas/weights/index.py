@@ -56,7 +56,12 @@ def join(
                     continue
             homes[tensor.name] = (file, tensor)
     pairs = [
-        finding("files.duplicate-over-shards", _names(names), expected="one file", found=f"{first} and {second}")
+        finding(
+            "files.duplicate-over-shards",
+            _names(names),
+            expected="one file",
+            found=f"{shown(first)} and {shown(second)}",
+        )
         for (first, second), names in twice.items()
     ]
     return homes, pairs

@@ -10,6 +10,7 @@ from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.records import strict_json
 from openmodelatlas.records.findings import refusal
 from openmodelatlas.weights import causes
+from openmodelatlas.weights.shown import printable
 from openmodelatlas.weights.source import LocalFile, Source, unreadable
 
 MOST_ENTRIES = 20_000
@@ -36,14 +37,14 @@ class Place(ABC):
 
     def of(self, name: str) -> str:
         """A file's full name, for messages."""
-        return f"{self.where}/{name}"
+        return f"{self.where}/{printable(name)}"
 
 
 class LocalPlace(Place):
     """A folder of this machine. NotACheckpoint if it cannot be listed, or has far too many files."""
 
     def __init__(self, folder: Path, names: list[str] | None = None) -> None:
-        self.folder, self.where = folder, str(folder)
+        self.folder, self.where = folder, printable(str(folder))
         self.names = _listing(folder) if names is None else names
 
     def source(self, name: str) -> Source:
@@ -54,7 +55,7 @@ class LocalPlace(Place):
             real, home = Path(os.path.realpath(path)), Path(os.path.realpath(self.folder))
             cached = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
             if not cached and not real.is_relative_to(home):
-                raise refusal("files.link-outside", str(path), found=f"a link to {os.readlink(path)!r}")
+                raise refusal("files.link-outside", self.of(name), found=f"a link to {os.readlink(path)!r}")
         return LocalFile(path, name)
 
     def is_file(self, name: str) -> bool:
@@ -108,7 +109,7 @@ def _listing(folder: Path) -> list[str]:
         with os.scandir(folder) as entries:
             names = [entry.name for entry, _ in zip(entries, range(MOST_ENTRIES + 1), strict=False)]
     except OSError as error:
-        raise unreadable(error, str(folder)) from None
+        raise unreadable(error, printable(str(folder))) from None
     if len(names) > MOST_ENTRIES:
-        raise refusal("files.crowded", str(folder), expected=f"at most {MOST_ENTRIES:,} files")
+        raise refusal("files.crowded", printable(str(folder)), expected=f"at most {MOST_ENTRIES:,} files")
     return sorted(name for name in names if not name.startswith("."))

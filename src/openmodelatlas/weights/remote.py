@@ -10,7 +10,7 @@ from openmodelatlas.weights.folder import candidate_of, open_huggingface, the_ca
 from openmodelatlas.weights.gguf import read_gguf
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.place import MOST_ENTRIES, Place
-from openmodelatlas.weights.shown import shown
+from openmodelatlas.weights.shown import printable, shown
 from openmodelatlas.weights.source import Source, headers_only
 
 FIRST = 1 << 15  # fetched at once of each file: most headers of shards are shorter
@@ -22,7 +22,7 @@ class HubFile(Source):
     """A file of the Hub of which the start is kept once it was fetched. `sealed`: nothing more is fetched of it."""
 
     def __init__(self, model: HubModel, path: str, name: str) -> None:
-        self.model, self.path, self.name, self.where = model, path, name, f"{model.where}/{path}"
+        self.model, self.path, self.name, self.where = model, path, name, printable(f"{model.where}/{path}")
         size = model.files[path]
         if size is None or size < 0:
             raise refusal("files.unknown-size", self.where)
@@ -52,7 +52,7 @@ class HubPlace(Place):
 
     def __init__(self, model: HubModel, folder: str = "") -> None:
         self.model, self.folder = model, folder
-        self.where = f"{model.where}/{folder}".rstrip("/")
+        self.where = printable(f"{model.where}/{folder}").rstrip("/")
         self.names = self._inside(folder)
         if len(self.names) > MOST_ENTRIES:
             raise refusal("files.crowded", self.where, expected=f"at most {MOST_ENTRIES:,} files")

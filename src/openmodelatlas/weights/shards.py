@@ -9,6 +9,7 @@ from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.records.findings import of_error
 from openmodelatlas.records.report import Finding, Header, StoredTensor
 from openmodelatlas.weights.opened import Opened
+from openmodelatlas.weights.shown import printable
 from openmodelatlas.weights.source import Source
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def read_files(names: Iterable[str], place: Callable[[str], Source], reader: Cal
             file = reader(place(name))
         except NotACheckpoint as error:
             first = first or error
-            found.findings.append(of_error(error, "files.unknown-format", name))
+            found.findings.append(of_error(error, "files.unknown-format", printable(name)))
         else:
             found.files[name] = file
             found.findings += file.findings

@@ -8,6 +8,7 @@ from typing import Any
 
 from openmodelatlas.errors import CheckpointError, NotACheckpoint
 from openmodelatlas.records.findings import refusal
+from openmodelatlas.weights.shown import printable
 
 
 class Source(ABC):
@@ -34,7 +35,7 @@ class LocalFile(Source):
     one that it was: a read never mixes two versions of a file, and one that shrinks is an error and not a crash."""
 
     def __init__(self, path: Path, name: str | None = None) -> None:
-        self.path, self.name, self.where = path, name or path.name, str(path)
+        self.path, self.name, self.where = path, name or path.name, printable(str(path))
         status = _regular(path)
         self.size, self._version = status.st_size, _version(status)
 
@@ -63,7 +64,7 @@ def _version(status: os.stat_result) -> tuple[int, ...]:
 
 def _regular(path: Path) -> os.stat_result:
     """The status of a regular file that may be read; NotACheckpoint says what else stands there."""
-    where = str(path)
+    where = printable(str(path))
     try:
         status = os.stat(path)
     except FileNotFoundError:
