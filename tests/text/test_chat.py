@@ -8,7 +8,8 @@ import tiny
 from openmodelatlas.errors import CheckpointError, InputError
 from openmodelatlas.text import chat
 from openmodelatlas.text.chat import apply_template
-from openmodelatlas.text.tokenizer import Tokenizer, from_gguf
+from openmodelatlas.text.gguf_vocabulary import from_gguf
+from openmodelatlas.text.tokenizer import Tokenizer
 from openmodelatlas.weights.gguf import open_gguf
 
 HELLO = [{"role": "user", "content": "hello <|end|>"}]

@@ -9,7 +9,8 @@ import tiny
 import transformers
 
 from openmodelatlas.errors import CheckpointError, InputError
-from openmodelatlas.text.tokenizer import Tokenizer, from_gguf
+from openmodelatlas.text.gguf_vocabulary import from_gguf
+from openmodelatlas.text.tokenizer import Tokenizer
 from openmodelatlas.weights.gguf import open_gguf
 
 FRACTION = "add ½ cup"
@@ -149,7 +150,8 @@ def test_digits_stay_apart_or_by_threes() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"tokenizer.ggml.model": "llama"}, r"a kind of tokenizer that is not read.*found 'llama' \(SentencePiece\)$"),
+        ({"tokenizer.ggml.model": "llama"}, "the kind of tokenizer is mislabelled"),
+        ({"tokenizer.ggml.model": "bert"}, "a kind of tokenizer that is not read.*found 'bert'$"),
         ({"tokenizer.ggml.model": None}, "a kind of tokenizer that is not read"),
         ({"tokenizer.ggml.pre": "falcon"}, "a way of cutting text that is not known.*found 'falcon'"),
         ({"tokenizer.ggml.pre": None}, "a way of cutting text that is not known"),

@@ -9,9 +9,9 @@ from torch import nn
 
 from openmodelatlas.errors import CheckpointError
 from openmodelatlas.infer.steady import steady
+from openmodelatlas.infer.tokenizer import tokenizer_forms
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Header, Ledger
-from openmodelatlas.text.gguf_vocabulary import from_gguf
 from openmodelatlas.text.tokenizer import Tokenizer
 from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.ledger import account
@@ -62,10 +62,11 @@ def load_checkpoint(
                 )
             variant = identity.nearest
         ledger = account(file.header, variant, file.scheme)
-        tokenizer = from_gguf(file.section("tokenizer."))
-        if tokenizer.vocab_size != variant.config.vocab_size:
+        tokenizer = tokenizer_forms(file, variant).tokenizer()
+        rows = variant.config.vocab_size
+        if tokenizer.vocab_size > rows:  # fewer are padded
             raise CheckpointError(
-                "vocabulary size", where=str(path), expected=variant.config.vocab_size, found=tokenizer.vocab_size
+                "more tokens than embedding rows", where=str(path), expected=rows, found=tokenizer.vocab_size
             )
         if ready is not None:
             ready(tokenizer, variant)

@@ -1,4 +1,5 @@
-"""The tables beside a family's file: `FAMILY.pages.toml` (titles, symbols), `FAMILY.names.toml` (stored names), and
+"""The tables beside a family's file: `FAMILY.pages.toml` (titles, symbols), `FAMILY.names.toml` (stored names),
+`FAMILY.tokens.toml` (what is known of its tokenizers), and
 `FAMILY.transformers.toml` (where that library computes each node)."""
 
 import functools
@@ -34,3 +35,15 @@ def names(family: str) -> dict[str, Any]:
 def transformers(family: str) -> dict[str, Any]:
     """Classes of the library, and the point in them for each node."""
     return table(family, "transformers")
+
+
+def tokens(family: str) -> dict[str, Any]:
+    """What is known of the family's tokenizers; empty where nothing is."""
+    path = files(__package__) / f"{family}.tokens.toml"
+    return table(family, "tokens") if path.is_file() else {}
+
+
+def families_with_tokens() -> list[str]:
+    """Families that have such a table."""
+    found = (entry.name for entry in files(__package__).iterdir())
+    return sorted(name.removesuffix(".tokens.toml") for name in found if name.endswith(".tokens.toml"))

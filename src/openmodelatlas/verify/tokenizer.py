@@ -3,7 +3,7 @@
 from openmodelatlas.errors import AtlasError
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.findings import finding, of_error
-from openmodelatlas.text.tokenizer import from_gguf
+from openmodelatlas.text.gguf_vocabulary import from_gguf
 from openmodelatlas.verify.outcome import Outcome, outcome
 from openmodelatlas.weights.opened import Opened
 
