@@ -19,8 +19,8 @@ from gguf_writer import File
 
 from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.weights.digests import check_digests
+from openmodelatlas.weights.folder import open_file_in_folder, open_folder
 from openmodelatlas.weights.naming import has_names
-from openmodelatlas.weights.open import open_checkpoint
 from openmodelatlas.weights.opened import Opened
 
 KINDS = tiny.representatives()
@@ -29,19 +29,24 @@ SHARD = "model-{:05}-of-00003.safetensors"
 INDEX = "model.safetensors.index.json"
 
 
+def open_files(path: Path) -> Opened:
+    """As the files are, before shares and packed words are put together."""
+    return open_folder(path) if path.is_dir() else open_file_in_folder(path)
+
+
 @pytest.fixture
 def sharded(tmp_path: Path) -> Path:
     return made.huggingface_folder(tmp_path / "hf", OF, shards=3)
 
 
 def codes(path: Path) -> list[str]:
-    with open_checkpoint(path) as opened:
+    with open_files(path) as opened:
         return [found.code for found in opened.findings]
 
 
 def refused(path: Path) -> tuple[str | None, str]:
     with pytest.raises(NotACheckpoint) as error:
-        open_checkpoint(path)
+        open_files(path)
     assert str(error.value).isprintable()
     return error.value.code, str(error.value)
 
@@ -56,7 +61,7 @@ def holds(opened: Opened, right: dict[str, torch.Tensor]) -> bool:
 def test_a_huggingface_folder_of_every_kind(tmp_path: Path, name: str, shards: int) -> None:
     of = tiny.variant(name)
     path = made.huggingface_folder(tmp_path, of, shards=shards, dtype=torch.bfloat16)
-    with open_checkpoint(path) as opened:
+    with open_files(path) as opened:
         assert (opened.scheme, opened.findings, opened.notes) == ("huggingface", (), ())
         assert opened.header.metadata["hidden_size"] == 64
         assert holds(opened, made.tensors(of, "huggingface", dtype=torch.bfloat16))
@@ -77,7 +82,7 @@ def test_a_folder_of_meta_of_every_kind(tmp_path: Path, name: str, ranks: int) -
     of = tiny.variant(name)
     path = made.meta_folder(tmp_path, of, ranks=ranks)
     right = made.tensors(of, "meta", dtype=torch.bfloat16)
-    with open_checkpoint(path) as opened:
+    with open_files(path) as opened:
         assert (opened.scheme, opened.findings) == ("meta", ())
         assert opened.header.metadata["dim"] == 64
         if ranks == 1:
@@ -96,7 +101,7 @@ def test_a_gguf_checkpoint_in_parts_of_every_kind(tmp_path: Path, name: str) -> 
     paths = made.gguf_split(tmp_path, of, parts=3)
     right = {name: torch.from_numpy(array) for name, array in tiny.arrays(of).items()}
     for target in (tmp_path, paths[0], paths[2]):
-        with open_checkpoint(target) as opened:
+        with open_files(target) as opened:
             assert (opened.scheme, opened.findings) == ("gguf", ())
             assert holds(opened, right)
             assert opened.section("tokenizer.ggml.tokens") == {
@@ -107,32 +112,88 @@ def test_a_gguf_checkpoint_in_parts_of_every_kind(tmp_path: Path, name: str) -> 
 
 def test_a_file_brings_the_settings_beside_it(sharded: Path, tmp_path: Path) -> None:
     single = made.huggingface_folder(tmp_path / "single", OF)
-    with open_checkpoint(single / "model.safetensors") as opened:
+    with open_files(single / "model.safetensors") as opened:
         assert opened.header.metadata["model_type"] == "llama"
     for name in (SHARD.format(2), INDEX):  # a shard stands for all
-        with open_checkpoint(sharded / name) as opened:
+        with open_files(sharded / name) as opened:
             assert holds(opened, made.tensors(OF, "huggingface"))
     meta = made.meta_folder(tmp_path / "meta", OF)
-    with open_checkpoint(meta / "consolidated.00.pth") as opened:
+    with open_files(meta / "consolidated.00.pth") as opened:
         assert opened.header.metadata["dim"] == 64
 
 
 def test_a_gguf_file_needs_no_ending(tmp_path: Path) -> None:
     (tmp_path / "blob").write_bytes(tiny.file().bytes())
-    with open_checkpoint(tmp_path / "blob") as opened:
+    with open_files(tmp_path / "blob") as opened:
         assert opened.scheme == "gguf"
 
 
 def test_pickled_weights_of_a_huggingface_folder_are_read_as_data(tmp_path: Path) -> None:
     path = made.huggingface_folder(tmp_path, OF)
     torch.save(safetensors.torch.load_file(path / "model.safetensors"), path / "pytorch_model.bin")
-    with open_checkpoint(path) as opened:
+    with open_files(path) as opened:
         assert opened.header.format == "safetensors"
         assert "pytorch_model.bin" in opened.notes[0]
     (path / "model.safetensors").unlink()
-    with open_checkpoint(path) as opened:
+    with open_files(path) as opened:
         assert opened.header.format == "PyTorch .bin"
         assert holds(opened, made.tensors(OF, "huggingface"))
+
+
+def test_pickled_shards_with_an_index(tmp_path: Path) -> None:
+    path, weights = made.huggingface_folder(tmp_path, OF), made.tensors(OF, "huggingface")
+    (path / "model.safetensors").unlink()
+    names, places = list(weights), {}
+    for number, part in enumerate((names[:9], names[9:]), 1):
+        torch.save({name: weights[name] for name in part}, path / f"pytorch_model-0000{number}-of-00002.bin")
+        places |= dict.fromkeys(part, f"pytorch_model-0000{number}-of-00002.bin")
+    made.write_json(path / "pytorch_model.bin.index.json", {"weight_map": places})
+    with open_files(path) as opened:
+        assert (opened.findings, opened.notes) == ((), ())
+        assert holds(opened, weights)
+
+
+def test_a_transposed_tensor_is_read_and_noted(tmp_path: Path) -> None:
+    path, weights = made.meta_folder(tmp_path, OF), made.tensors(OF, "meta")
+    weights["output.weight"] = torch.arange(64.0 * 272).reshape(64, 272).t()
+    torch.save(weights, path / "consolidated.00.pth")
+    with open_files(path) as opened:
+        assert opened.notes == ("1 tensors are not stored row after row, such as 'output.weight'",)
+        assert torch.equal(opened.values("output.weight"), weights["output.weight"])
+
+
+def test_one_file_with_an_index_is_one_checkpoint(tmp_path: Path) -> None:
+    path = made.huggingface_folder(tmp_path, OF)
+    places = dict.fromkeys(made.tensors(OF, "huggingface"), "model.safetensors")
+    made.write_json(path / INDEX, {"weight_map": places})
+    with open_files(path) as opened:
+        assert opened.findings == ()
+        assert len(opened.header.tensors) == len(places)
+
+
+def test_one_file_beside_shards_is_another_checkpoint(sharded: Path) -> None:
+    """Programs differ in which they load."""
+    made.write_safetensors(sharded, made.tensors(OF, "huggingface", seed=1))
+    code, message = refused(sharded)
+    assert code == "files.several-checkpoints"
+    assert f"found '{INDEX}', 'model.safetensors'" in message
+
+
+def test_settings_stand_for_their_folder(tmp_path: Path) -> None:
+    hf, meta = made.huggingface_folder(tmp_path / "hf", OF), made.meta_folder(tmp_path / "meta", OF)
+    assert open_files(hf / "config.json").scheme == "huggingface"
+    assert open_files(meta / "params.json").scheme == "meta"
+
+
+def test_a_link_that_is_named_is_followed(tmp_path: Path) -> None:
+    path = made.huggingface_folder(tmp_path / "hf", OF)
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/mine.safetensors").symlink_to("../hf/model.safetensors")
+    with open_files(tmp_path / "links/mine.safetensors") as opened:
+        assert opened.findings == ()
+        assert opened.header.path == str(path)
+    (tmp_path / "link").symlink_to("hf")
+    assert open_files(tmp_path / "link").findings == ()
 
 
 def test_the_hubs_cache_is_followed_and_no_other_link(tmp_path: Path) -> None:
@@ -143,7 +204,7 @@ def test_the_hubs_cache_is_followed_and_no_other_link(tmp_path: Path) -> None:
     for file in folder.iterdir():
         shutil.copy(file, blobs / f"hash-of-{file.name}")
         (snapshot / file.name).symlink_to(f"../../blobs/hash-of-{file.name}")
-    with open_checkpoint(snapshot) as opened:
+    with open_files(snapshot) as opened:
         assert holds(opened, made.tensors(OF, "huggingface"))
         assert len(opened.beside["tokenizer.json"]) == (folder / "tokenizer.json").stat().st_size
     (snapshot / "model.safetensors").unlink()
@@ -236,7 +297,7 @@ DAMAGES: dict[str, tuple[Damage, list[str], str]] = {
 def test_every_damage_of_shards_and_index_is_its_own_finding(sharded: Path, case: str) -> None:
     damage, expected, where = DAMAGES[case]
     damage(sharded)
-    with open_checkpoint(sharded) as opened:
+    with open_files(sharded) as opened:
         assert sorted(found.code for found in opened.findings) == sorted(expected)
         assert where in " ".join(found.where for found in opened.findings)
 
@@ -246,7 +307,7 @@ def test_a_total_size_that_is_wrong_is_a_note(sharded: Path) -> None:
     right = content["metadata"]["total_size"]
     content["metadata"]["total_size"] = right + 1
     made.write_json(sharded / INDEX, content)
-    with open_checkpoint(sharded) as opened:
+    with open_files(sharded) as opened:
         assert opened.findings == ()
         assert opened.notes == (
             f"the index states total_size {right + 1:,}; the tensors of all shards are {right:,} bytes",
@@ -365,7 +426,7 @@ def test_shards_that_are_numbered_as_two_sets(sharded: Path) -> None:
 def test_a_folder_of_something_else_is_not_searched(sharded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("openmodelatlas.weights.place.MOST_ENTRIES", 4)
     assert refused(sharded)[0] == "files.crowded"
-    assert len(open_checkpoint(sharded / SHARD.format(1)).header.tensors) > 0  # a file stands for itself
+    assert len(open_files(sharded / SHARD.format(1)).header.tensors) > 0  # a file stands for itself
 
 
 def test_names_of_files_are_printed_safely(tmp_path: Path) -> None:
@@ -380,7 +441,7 @@ def test_names_of_files_are_printed_safely(tmp_path: Path) -> None:
         bad.unlink()
     for name in ("model-00001-of-00002.safetensors", "m\x1b-00001-of-00002.safetensors"):
         (path / "model.safetensors").rename(path / name)
-        with open_checkpoint(path) as opened:
+        with open_files(path) as opened:
             assert all(f"{f.where}{f.expected}{f.found}".isprintable() for f in opened.findings)
         (path / name).rename(path / "model.safetensors")
 
@@ -399,7 +460,7 @@ def test_parts_of_gguf_that_disagree_are_named(tmp_path: Path) -> None:
     paths = made.gguf_split(tmp_path, OF, parts=3)
     shutil.copy(paths[2], paths[1])
     assert codes(tmp_path) == ["files.part-number", "files.duplicate-over-shards"] + ["files.duplicate-over-shards"] * (
-        len(open_checkpoint(paths[2]).findings) - 3
+        len(open_files(paths[2]).findings) - 3
     ) + ["files.part-tensors"]
     paths[1].unlink()
     assert codes(tmp_path) == ["files.shard-missing", "files.part-tensors"]
@@ -422,7 +483,7 @@ def test_digests_are_of_the_kind_that_their_length_says(tmp_path: Path, algorith
     names = ("consolidated.00.pth", "params.json")
     lines = [f"{hashlib.new(algorithm, (path / name).read_bytes()).hexdigest()}  {name}" for name in names]
     (path / "checklist.chk").write_text("\n".join(lines) + "\n")
-    with open_checkpoint(path) as opened:
+    with open_files(path) as opened:
         assert check_digests(opened) == []
         (path / "params.json").write_text("{}")
         [found] = check_digests(opened)
@@ -443,19 +504,19 @@ def test_digests_are_of_the_kind_that_their_length_says(tmp_path: Path, algorith
 def test_lines_of_a_list_of_digests_that_cannot_hold(tmp_path: Path, line: str, code: str) -> None:
     path = made.meta_folder(tmp_path, OF)
     (path / "checklist.chk").write_text(line + "\n")
-    with open_checkpoint(path) as opened:
+    with open_files(path) as opened:
         assert [found.code for found in check_digests(opened)] == [code]
 
 
 def test_no_list_of_digests_is_no_finding(tmp_path: Path) -> None:
-    with open_checkpoint(made.meta_folder(tmp_path, OF)) as opened:
+    with open_files(made.meta_folder(tmp_path, OF)) as opened:
         assert check_digests(opened) == []
 
 
 def test_a_small_file_that_is_large_is_refused(tmp_path: Path) -> None:
     path = made.huggingface_folder(tmp_path, OF)
     os.truncate(path / "tokenizer.json", (64 << 20) + 1)
-    with open_checkpoint(path) as opened, pytest.raises(NotACheckpoint) as error:
+    with open_files(path) as opened, pytest.raises(NotACheckpoint) as error:
         _ = opened.beside["tokenizer.json"]
     assert error.value.code == "files.absurd-size"
 
@@ -484,7 +545,7 @@ def test_headers_of_a_huge_checkpoint_open_at_once(tmp_path: Path) -> None:
     import time
 
     start = time.perf_counter()
-    with open_checkpoint(tmp_path) as opened:
+    with open_files(tmp_path) as opened:
         assert time.perf_counter() - start < 1
         assert opened.findings == ()
         assert sum(t.bytes for t in opened.header.tensors) > 809e9

@@ -1,5 +1,6 @@
 """Which files of a folder are a checkpoint, and opening them: Hugging Face's layout, Meta's, GGUF, or a single file."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,12 @@ from openmodelatlas.weights.gguf import open_gguf
 from openmodelatlas.weights.gguf_split import PART_NAME as GGUF_PART
 from openmodelatlas.weights.gguf_split import open_parts
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.place import LocalPlace, Place, SmallFiles, read_json
+from openmodelatlas.weights.place import LocalPlace, Place, SmallFiles, leads_out, read_json
 from openmodelatlas.weights.shown import printable, shown
 from openmodelatlas.weights.source import LocalFile
 
 FORMATS = "safetensors, GGUF or .pth"
+SETTINGS = ("config.json", "params.json")
 INDEX_ENDS = (".safetensors.index.json", ".bin.index.json")
 WEIGHT_ENDS = (".safetensors", ".pth", ".bin", ".gguf", ".pt", ".h5", ".msgpack", ".onnx")
 SHARD_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.(?P<end>safetensors|bin)")
@@ -63,6 +65,10 @@ def candidate_of(place: Place, name: str) -> Candidate | None:
 
 def open_file_in_folder(path: Path) -> Opened:
     """The checkpoint that a file stands for or is a part of, with the settings of the folder that it stands in."""
+    if path.name in SETTINGS and path.is_file():
+        return open_folder(path.parent)
+    if leads_out(path):  # whoever names a link means what it leads to, and what stands there
+        path = Path(os.path.realpath(path))
     source = LocalFile(path)
     try:
         place = LocalPlace(path.parent)
@@ -98,8 +104,9 @@ def _families(names: list[str], end: str) -> list[Candidate]:
         if name.endswith(f".{end}.index.json"):
             stem = name.removesuffix(f".{end}.index.json")
             files = tuple(n for n in names if (m := SHARD_NAME.fullmatch(n)) and m["stem"] == stem and m["end"] == end)
+            files = files or tuple(n for n in names if n == f"{stem}.{end}")  # an index of a single file
             found.append(Candidate(kind="index", name=name, files=files))
-            taken |= {*files, f"{stem}.{end}"} if files else set()
+            taken |= set(files)
     numbered: dict[str, list[str]] = {}
     for name in (name for name in names if name.endswith(f".{end}") and name not in taken):
         if match := SHARD_NAME.fullmatch(name):
@@ -139,7 +146,7 @@ def _nothing(place: Place) -> NoReturn:
     if alien := [name for name in names if name.endswith(WEIGHT_ENDS)]:
         raise refusal("files.unknown-format", where, expected=FORMATS, found=shown(alien[0]))
     found = ", ".join(map(shown, names[:5])) or "nothing"
-    code = "files.no-weights" if {"config.json", "params.json"} & set(names) else "files.no-checkpoint"
+    code = "files.no-weights" if set(SETTINGS) & set(names) else "files.no-checkpoint"
     raise refusal(code, where, expected=FORMATS, found=found)
 
 
@@ -187,7 +194,8 @@ def open_meta(place: Place, candidate: Candidate) -> Opened:
             name = f"{shard}:{tensor.name}" if len(candidate.files) > 1 else tensor.name
             homes[name] = (file, tensor)
     header = shards.header("Meta .pth", place.where, read.files.values(), settings, homes)
-    return shards.Shards("meta", header, homes, findings=[*findings, *read.findings], beside=small_files(place))
+    findings += read.findings
+    return shards.Shards("meta", header, homes, findings=findings, notes=read.notes, beside=small_files(place))
 
 
 def open_huggingface(place: Place, candidate: Candidate) -> Opened:
@@ -208,11 +216,11 @@ def open_huggingface(place: Place, candidate: Candidate) -> Opened:
     read = shards.read_files(there, place.source, reader)
     homes, pairs = index.join(read.files, listed)
     findings += [*read.findings, *pairs]
-    notes = []
+    notes = read.notes
     if listed is not None:
         findings += index.index_findings(listed, read.files, absent)
         findings += _surplus(place, candidate, listed)
-        notes = index.size_note(listed, read.files.values()) if len(read.files) == len(wanted) else []
+        notes += index.size_note(listed, read.files.values()) if len(read.files) == len(wanted) else []
     elif candidate.kind == "shards":
         findings += _numbering(place, candidate)
     if reader is safetensors.read_header and (old := [n for n in place.names if n.startswith("pytorch_model")]):

@@ -51,11 +51,8 @@ class LocalPlace(Place):
         """A link is followed within the folder, or as the Hub's cache makes them: `snapshots/REVISION/NAME` to
         `blobs/HASH`; not elsewhere."""
         path = self.folder / name
-        if path.is_symlink():
-            real, home = Path(os.path.realpath(path)), Path(os.path.realpath(self.folder))
-            cached = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
-            if not cached and not real.is_relative_to(home):
-                raise refusal("files.link-outside", self.of(name), found=f"a link to {os.readlink(path)!r}")
+        if leads_out(path):
+            raise refusal("files.link-outside", self.of(name), found=f"a link to {os.readlink(path)!r}")
         return LocalFile(path, name)
 
     def is_file(self, name: str) -> bool:
@@ -68,6 +65,15 @@ class LocalPlace(Place):
             return _listing(self.folder / name) if (self.folder / name).is_dir() else []
         except NotACheckpoint:
             return []
+
+
+def leads_out(path: Path) -> bool:
+    """Whether it is a link out of its folder, other than that of a snapshot in the Hub's cache to its blobs."""
+    if not path.is_symlink():
+        return False
+    real, home = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent))
+    cached = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
+    return not cached and not real.is_relative_to(home)
 
 
 class SmallFiles(Mapping[str, bytes]):

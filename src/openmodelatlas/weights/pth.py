@@ -34,6 +34,7 @@ class PthHeader:
     tensors: tuple[StoredTensor, ...]
     strides: Mapping[str, tuple[int, ...]]
     findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def read(self, tensor: StoredTensor, start: int = 0, end: int | None = None) -> "Tensor":
         """A tensor, or some rows of it, in memory of its own."""
@@ -63,7 +64,8 @@ def read_header(source: Source) -> PthHeader:
     if idle:
         where = f"{source.where}: record {shown(idle[0])}"
         findings.append(finding("files.idle-record", where, found=f"{len(idle)} of {len(records)} records"))
-    return PthHeader(source=source, tensors=tensors, strides=strides, findings=tuple(findings))
+    notes = [f"{len(strides)} tensors are not stored row after row, such as {shown(name)}" for name in [*strides][:1]]
+    return PthHeader(source=source, tensors=tensors, strides=strides, findings=tuple(findings), notes=tuple(notes))
 
 
 def _root(records: Mapping[str, Record], source: Source) -> str:

@@ -55,6 +55,7 @@ class SafetensorsHeader:
     tensors: tuple[StoredTensor, ...]
     labels: Mapping[str, str]
     findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def read(self, tensor: StoredTensor, start: int = 0, end: int | None = None) -> "Tensor":
         """A tensor, or some rows of it, in memory of its own."""

@@ -30,15 +30,19 @@ class StoredFile(Protocol):
     @property
     def findings(self) -> tuple[Finding, ...]: ...
 
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
     def read(self, tensor: StoredTensor, start: int = 0, end: int | None = None) -> "Tensor": ...
 
 
 @dataclass(kw_only=True)
 class Read:
-    """Files that could be read, by name, and findings for those that could not."""
+    """Files that could be read, by name, with what is to be said of them, and findings for those that could not."""
 
     files: dict[str, StoredFile] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def read_files(names: Iterable[str], place: Callable[[str], Source], reader: Callable[[Source], StoredFile]) -> Read:
@@ -55,6 +59,7 @@ def read_files(names: Iterable[str], place: Callable[[str], Source], reader: Cal
         else:
             found.files[name] = file
             found.findings += file.findings
+            found.notes += file.notes
     if first is not None and not found.files:
         raise first
     return found
