@@ -203,7 +203,7 @@ def _refuse(opened: Opened, variant: Variant, ledger: Ledger, where: str) -> Non
 
 
 def _text(original: Opened, wanted: Wanted) -> Text:
-    return converted_text(original, wanted.scheme) if wanted.tokenizer else without(wanted.scheme, "as asked")
+    return converted_text(original, wanted.scheme) if wanted.tokenizer else without(original, wanted.scheme, "as asked")
 
 
 def _lacks_tokenizer(flaw: Finding) -> bool:

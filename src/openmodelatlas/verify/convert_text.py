@@ -1,6 +1,5 @@
 """What goes into a converted checkpoint besides the tensors: tokenizer, ids of special tokens, how to generate."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,11 +19,11 @@ COPIED: dict[Scheme, tuple[str, ...]] = {
         "tokenizer.model",
         "chat_template.jinja",
         "chat_template.json",
-        "generation_config.json",
     ),
     "meta": ("tokenizer.model",),
     "gguf": (),
 }
+GENERATION = "generation_config.json"
 TOKENS = {"bos_token_id": "bos_token_id", "eos_token_id": "eos_token_id", "pad_token_id": "padding_token_id"}
 """Ids as Hugging Face's configurations call them, and as GGUF does."""
 
@@ -40,12 +39,13 @@ class Text:
 
 def converted_text(opened: Opened, scheme: Scheme) -> Text:
     """The source's tokenizer in the form of the scheme. CheckpointError for one that cannot be put in that form."""
-    present = bool(opened.section("tokenizer.")) or any("token" in name for name in opened.beside)
+    present = bool(opened.section("tokenizer.ggml.tokens")) or any(name in opened.beside for name in _all())
     if not present:
-        return without(scheme, "the source has none")
+        return without(opened, scheme, "the source has none")
     if opened.scheme == scheme:
-        files = {name: opened.beside[name] for name in COPIED[scheme] if name in opened.beside}
-        return Text(files=files, settings=_ids(opened, scheme) if scheme != "gguf" else opened.section("tokenizer."))
+        names = (*COPIED[scheme], GENERATION)
+        files = {name: opened.beside[name] for name in names if name in opened.beside}
+        return Text(files=files, settings=opened.section("tokenizer.") if scheme == "gguf" else _ids(opened, scheme))
     raise CheckpointError(
         f"no way to write a tokenizer of {opened.scheme} for {scheme}",
         where=opened.header.path,
@@ -53,20 +53,22 @@ def converted_text(opened: Opened, scheme: Scheme) -> Text:
     )
 
 
-def without(scheme: Scheme, why: str) -> Text:
-    """No tokenizer, as the scheme says it."""
-    return Text(left_out=why, settings={"tokenizer.ggml.model": "none"} if scheme == "gguf" else {})
+def without(opened: Opened, scheme: Scheme, why: str) -> Text:
+    """No tokenizer, as the scheme says it; which ids are special is said all the same."""
+    settings = {"tokenizer.ggml.model": "none"} if scheme == "gguf" else _ids(opened, scheme)
+    both = opened.scheme == scheme and GENERATION in opened.beside
+    return Text(left_out=why, settings=settings, files={GENERATION: opened.beside[GENERATION]} if both else {})
+
+
+def _all() -> set[str]:
+    return {name for names in COPIED.values() for name in names}
 
 
 def _ids(opened: Opened, scheme: Scheme) -> dict[str, Any]:
-    """The special tokens that a `config.json` names."""
+    """The special tokens of a `config.json`. One that the source does not name is null there: left out, it would be
+    some number that the class of the model has as its default."""
     if scheme != "huggingface":
         return {}
     settings = opened.header.metadata
     keys = {key: f"tokenizer.ggml.{name}" if opened.scheme == "gguf" else key for key, name in TOKENS.items()}
-    return {key: settings[there] for key, there in keys.items() if settings.get(there) is not None}
-
-
-def generation(ids: Mapping[str, Any]) -> bytes:
-    """A `generation_config.json` of special tokens alone."""
-    return (json.dumps(dict(ids), indent=2) + "\n").encode()
+    return {key: settings.get(there) for key, there in keys.items()}
