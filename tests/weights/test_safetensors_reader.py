@@ -234,6 +234,15 @@ def test_known_bytes_of_small_floats(tmp_path: Path) -> None:
     assert [plain.read(header.source, t).float().tolist() for t in header.tensors] == [[1.0, 2.0], [1.0, 2.0]]
 
 
+def test_tensors_without_elements_of_any_shape(tmp_path: Path) -> None:
+    for shape in ([0, 3], [0, 2**31, 2**32], [3, 0]):
+        header = opened(tmp_path, file({"a": entry("F32", shape, 0, 0)}))
+        assert plain.read(header.source, header.tensors[0]).shape == tuple(shape)
+    header = opened(tmp_path, file({"a": entry("F32", [2**63, 0], 0, 0)}))  # more than torch counts with
+    with pytest.raises(CheckpointError, match="no tensor has the shape"):
+        plain.read(header.source, header.tensors[0])
+
+
 def test_any_byte_of_a_bool_is_a_bool(tmp_path: Path) -> None:
     header = opened(tmp_path, file({"a": entry("BOOL", [3], 0, 3)}, b"\0\1\xff"))
     assert plain.read(header.source, header.tensors[0]).tolist() == [False, True, True]

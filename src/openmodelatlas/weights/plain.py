@@ -50,9 +50,13 @@ def read(source: Source, tensor: StoredTensor, start: int = 0, end: int | None =
     shape = (last - first, *tensor.shape[1:]) if tensor.shape else ()
     each = tensor.bytes // tensor.shape[0] if tensor.shape and tensor.shape[0] else tensor.bytes
     raw = filled(lambda buffer: source.read_into(tensor.offset + first * each, buffer), (last - first) * each)
-    if tensor.type == "BOOL":  # any byte may stand in the file; torch's own are 0 and 1
-        return raw.ne(0).reshape(shape)
-    return raw.view(TYPES[tensor.type]).reshape(shape)
+    # Any byte may stand in the file for a bool; torch's own are 0 and 1.
+    numbers = raw.ne(0) if tensor.type == "BOOL" else raw.view(TYPES[tensor.type])
+    try:
+        return numbers.reshape(shape)
+    except (RuntimeError, TypeError, OverflowError):  # no elements, and other sizes beyond what torch counts with
+        where = f"{source.where}: tensor {shown(tensor.name)}"
+        raise CheckpointError(f"no tensor has the shape {list(shape)}", where=where, code="values.unreadable") from None
 
 
 def read_strided(

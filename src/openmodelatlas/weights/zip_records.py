@@ -12,7 +12,7 @@ from openmodelatlas.records.findings import refusal
 from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.source import Source
 
-LARGEST_DIRECTORY = 64 << 20
+LARGEST_DIRECTORY = 8 << 20  # of 100,000 records and more; a share of the largest model has about 1,100
 FARTHEST_END = 65_535 + 22  # the end record with the longest comment
 
 _END, _END_64, _LOCATOR = struct.Struct("<4s4H2IH"), struct.Struct("<4sQ2H2I4Q"), struct.Struct("<4sIQI")
