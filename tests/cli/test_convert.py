@@ -140,7 +140,7 @@ def test_force_replaces_a_checkpoint(folder: Path) -> None:
     assert oma(folder, "-o", target, "--to", "huggingface", "--force", *PLAIN) == 0
     new, source = (safetensors.torch.load_file(path / "model.safetensors") for path in (target, folder))
     assert all((new[name] == source[name]).all() for name in source)
-    assert names(target) == ["config.json", "model.safetensors"]
+    assert names(target) == ["config.json", "generation_config.json", "model.safetensors"]
     assert names(folder.parent) == ["in", "out"]
 
 
