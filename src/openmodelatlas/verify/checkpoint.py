@@ -28,6 +28,7 @@ from openmodelatlas.verify.tokenizer import check_tokenizer
 from openmodelatlas.verify.values import check_values
 from openmodelatlas.verify.waivers import Waiver, apply
 from openmodelatlas.weights.described import described
+from openmodelatlas.weights.digests import CHECKLIST, check_digests
 from openmodelatlas.weights.identify import Identity, identify
 from openmodelatlas.weights.ledger import account, tensor_findings
 from openmodelatlas.weights.open import open_checkpoint
@@ -66,7 +67,7 @@ def verify(
     with ExitStack() as stack:
         original = None if against is None else stack.enter_context(open_checkpoint(against))
         opened = stack.enter_context(open_checkpoint(path))
-        outcomes = [_files(opened)]
+        outcomes = [_files(opened, progress if values else None)]
         if checkpoint is not None:
             outcomes.append(_hash(Path(path), checkpoint))
         identity, ledger = None, None
@@ -157,10 +158,15 @@ def refused(target: str, error: NotACheckpoint) -> Report:
     )
 
 
-def _files(opened: Opened) -> Outcome:
-    header = opened.header
+def _files(opened: Opened, progress: Progress | None) -> Outcome:
+    """`progress` None: no file is read whole."""
+    header, findings, notes = opened.header, list(opened.findings), list(opened.notes)
     detail = f"{header.format}, {len(header.tensors):,} tensors, {header.file_bytes:,} bytes"
-    return outcome("files", detail, list(opened.findings), opened.notes)
+    if progress is not None:
+        findings += check_digests(opened, progress)
+    elif CHECKLIST in opened.beside:
+        notes.append(f"{CHECKLIST} has digests of the files; --values reads and compares them")
+    return outcome("files", detail, findings, tuple(notes))
 
 
 def _hash(path: Path, checkpoint: Checkpoint) -> Outcome:
