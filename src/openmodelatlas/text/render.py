@@ -1,4 +1,5 @@
-"""Render one chat template, as a process of its own: a job in JSON on stdin, the text or an error in JSON on stdout."""
+"""Render chat templates, as a process of its own: jobs in JSON on stdin, a text or an error for each in JSON on
+stdout."""
 
 import json
 import sys
@@ -35,7 +36,11 @@ def render(job: dict[str, Any]) -> str:
     template = environment.from_string(job["template"])
     parts, length = [], 0
     for part in template.generate(
-        messages=job["messages"], bos_token=job["bos_token"], eos_token=job["eos_token"], add_generation_prompt=True
+        **job["variables"],
+        messages=job["messages"],
+        bos_token=job["bos_token"],
+        eos_token=job["eos_token"],
+        add_generation_prompt=job["generation"],
     ):
         parts.append(part)
         length += len(part)
@@ -45,14 +50,18 @@ def render(job: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """One job."""
-    job = json.load(sys.stdin.buffer)
+    """All jobs, each by itself."""
+    jobs = json.load(sys.stdin.buffer)
     limit()
+    json.dump([answer(job) for job in jobs], sys.stdout)
+
+
+def answer(job: dict[str, Any]) -> dict[str, str | None]:
+    """The text of a job, or why there is none."""
     try:
-        answer = {"text": render(job), "error": None}
+        return {"text": render(job), "error": None}
     except Exception as error:  # anything that a stranger's template can raise
-        answer = {"text": None, "error": f"{type(error).__name__}: {error}"[:500]}
-    json.dump(answer, sys.stdout)
+        return {"text": None, "error": f"{type(error).__name__}: {error}"[:500]}
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from openmodelatlas.trace.capture import summaries
 from openmodelatlas.verify import contents
 from openmodelatlas.verify.against import compare
 from openmodelatlas.verify.outcome import Outcome, not_run, outcome
-from openmodelatlas.verify.tokenizer import check_tokenizer
+from openmodelatlas.verify.tokenizer import check_text
 from openmodelatlas.verify.values import check_values
 from openmodelatlas.verify.waivers import Waiver, apply
 from openmodelatlas.weights.described import described
@@ -35,7 +35,7 @@ from openmodelatlas.weights.open import open_checkpoint
 from openmodelatlas.weights.opened import Opened
 
 COMPLETION_TOKENS = 32
-AGAINST_A_MODEL = ("configuration", "tensors", "parameters", "tokenizer", "values")
+AGAINST_A_MODEL = ("configuration", "tensors", "parameters", "tokenizer", "template", "values")
 VALUES_NOT_READ = "not read; --values does"
 
 
@@ -115,7 +115,7 @@ def _contents(
         contents.check_configuration(ledger),
         contents.check_tensors(opened, variant, ledger),
         contents.check_parameters(ledger),
-        check_tokenizer(opened, variant),
+        *check_text(opened, variant),
     ]
 
 
