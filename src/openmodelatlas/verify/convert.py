@@ -101,7 +101,7 @@ def convert(
         ledger = account(original.header, variant, original.scheme)
         _refuse(original, variant, ledger, str(source))
         _refuse_unsaid(original, variant, ledger, wanted)
-        text = _text(original, wanted)
+        text = _text(original, variant, wanted)
         tensors = outgoing(original, variant, ledger, wanted.scheme, wanted.dtype)
         typed = write_gguf.typed(tensors, wanted.quantised) if wanted.scheme == "gguf" else []
         total = sum(entry.bytes for entry in typed) or sum(tensor.bytes for tensor in tensors)
@@ -202,8 +202,12 @@ def _refuse(opened: Opened, variant: Variant, ledger: Ledger, where: str) -> Non
         )
 
 
-def _text(original: Opened, wanted: Wanted) -> Text:
-    return converted_text(original, wanted.scheme) if wanted.tokenizer else without(original, wanted.scheme, "as asked")
+def _text(original: Opened, variant: Variant, wanted: Wanted) -> Text:
+    return (
+        converted_text(original, variant, wanted.scheme)
+        if wanted.tokenizer
+        else without(original, wanted.scheme, "as asked")
+    )
 
 
 def _lacks_tokenizer(flaw: Finding) -> bool:

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from openmodelatlas.errors import CheckpointError
+from openmodelatlas.infer.tokenizer import tokenizer_forms
+from openmodelatlas.models.variant import Variant
+from openmodelatlas.text import write
+from openmodelatlas.text.forms import Forms
 from openmodelatlas.weights.naming import Scheme
 from openmodelatlas.weights.opened import Opened
 
@@ -37,20 +40,35 @@ class Text:
     left_out: str = ""
 
 
-def converted_text(opened: Opened, scheme: Scheme) -> Text:
+def converted_text(opened: Opened, variant: Variant, scheme: Scheme) -> Text:
     """The source's tokenizer in the form of the scheme. CheckpointError for one that cannot be put in that form."""
-    present = bool(opened.section("tokenizer.ggml.tokens")) or any(name in opened.beside for name in _all())
-    if not present:
+    forms = tokenizer_forms(opened, variant)
+    if not forms.found and not forms.unread:
         return without(opened, scheme, "the source has none")
     if opened.scheme == scheme:
         names = (*COPIED[scheme], GENERATION)
         files = {name: opened.beside[name] for name in names if name in opened.beside}
         return Text(files=files, settings=opened.section("tokenizer.") if scheme == "gguf" else _ids(opened, scheme))
-    raise CheckpointError(
-        f"no way to write a tokenizer of {opened.scheme} for {scheme}",
-        where=opened.header.path,
-        fix="--no-tokenizer leaves it out",
-    )
+    return _written(opened, forms, variant, scheme)
+
+
+def _written(opened: Opened, forms: Forms, variant: Variant, scheme: Scheme) -> Text:
+    own = opened.beside.get(write.RANKS)
+    if scheme == "meta" and own is not None:
+        return Text(files={write.RANKS: own})
+    pieces = (form.tokenizer for form in forms.found if form.name == write.RANKS and form.tokenizer is not None)
+    tokenizer = forms.tokenizer()
+    if scheme == "gguf" and not write.is_byte_level(tokenizer):
+        tokenizer = next(pieces, tokenizer)  # the one that has scores
+    settings = _ids(opened, "huggingface")
+    end = settings["eos_token_id"]
+    end = end if isinstance(end, int) else None
+    if scheme == "gguf":
+        return Text(settings=write.gguf_settings(tokenizer, variant.config.vocab_size, end))
+    if scheme == "meta":
+        return Text(files=write.ranks_file(tokenizer, variant))
+    stated = {"bos_token_id": tokenizer.special.bos, "eos_token_id": write.ends_of(tokenizer)}
+    return Text(files=write.huggingface_files(tokenizer, end), settings={**settings, **stated})
 
 
 def without(opened: Opened, scheme: Scheme, why: str) -> Text:
@@ -58,10 +76,6 @@ def without(opened: Opened, scheme: Scheme, why: str) -> Text:
     settings = {"tokenizer.ggml.model": "none"} if scheme == "gguf" else _ids(opened, scheme)
     both = opened.scheme == scheme and GENERATION in opened.beside
     return Text(left_out=why, settings=settings, files={GENERATION: opened.beside[GENERATION]} if both else {})
-
-
-def _all() -> set[str]:
-    return {name for names in COPIED.values() for name in names}
 
 
 def _ids(opened: Opened, scheme: Scheme) -> dict[str, Any]:
