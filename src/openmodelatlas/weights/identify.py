@@ -36,7 +36,7 @@ def identify(header: Header, scheme: Scheme = "gguf", candidates: Mapping[str, V
     """Hold the header against every candidate (default: all variants). CheckpointError if no family takes it."""
     pool = variants() if candidates is None else candidates
     tables = {f: name_table(f, scheme) for f in {v.family for v in pool.values()} if has_names(f, scheme)}
-    taken = _nearest(header, [table for table in tables.values() if _belongs(header, table)])
+    taken = _nearest(header, [table for table in tables.values() if belongs(header, table)])
     found = [(name, v, differences(header, v, scheme)) for name, v in pool.items() if v.family in taken]
     if not found:
         key = next(iter(tables.values())).identity[0]
@@ -56,7 +56,7 @@ def _identities(table: NameTable, key: str) -> tuple[Any, ...]:
     return tuple(table.one_of[key]) if key in table.one_of else (table.must_equal[key],)
 
 
-def _belongs(header: Header, table: NameTable) -> bool:
+def belongs(header: Header, table: NameTable) -> bool:
     """Whether the header says that it is of the family's kind; several families may share a kind."""
     said = [key for key in table.identity if header.metadata.get(key) is not None]
     agree = all(any(same(header.metadata[key], value) for value in _identities(table, key)) for key in said)

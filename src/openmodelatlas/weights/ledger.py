@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from torch import nn
@@ -9,6 +10,7 @@ from torch import nn
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, Header, Ledger, StoredTensor, TensorRow
+from openmodelatlas.weights.ledger_causes import blocks_beyond, missing_blocks, other_names
 from openmodelatlas.weights.naming import (
     EXPERT,
     INDEX,
@@ -24,6 +26,7 @@ from openmodelatlas.weights.settings import setting_findings, setting_rows
 from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.steps import STACK
 
+ANY = "*"
 Status = Literal["matched", "missing", "surplus", "shape"]
 
 
@@ -90,8 +93,10 @@ def _constant_rows(stored: dict[str, StoredTensor], model: nn.Module, table: Nam
     modules = {path for path, _ in model.named_modules()}
     rows = []
     for constant in table.constants:
-        for index in range(blocks) if INDEX in constant.stored else (None,):
-            name = fill(constant.stored, index)
+        names = [fill(constant.stored, i) for i in (range(blocks) if INDEX in constant.stored else (None,))]
+        if ANY in constant.stored:
+            names = [name for name in stored for pattern in names if fnmatchcase(name, pattern)]
+        for name in names:
             if name not in stored or (constant.owner is not None and constant.owner not in modules):
                 continue
             held = constant.equals or constant.copy_of
@@ -115,26 +120,37 @@ def _surplus(tensor: StoredTensor) -> TensorRow:
 
 
 def tensor_findings(ledger: Ledger) -> list[Finding]:
-    """One finding for every tensor that is missing, surplus or of another shape."""
-    found: list[Finding] = []
+    """What is missing, surplus or of another shape: one finding a tensor, or one for all that have one cause."""
+    if alien := other_names(ledger):
+        return alien
+    missing, (beyond, found) = missing_blocks(ledger), blocks_beyond(ledger)
+    for index, count in sorted(missing.items()):
+        where, expected = f"blocks.{index}", f"{count} tensors"
+        found.append(finding("tensors.block-missing", where, expected=expected, found="nothing stored"))
     seen = Counter[str]()
     for row in ledger.rows:
         parameter = row.parameter or ""
         place = f"{parameter}[{seen[parameter]}]" if STACK in row.steps else parameter
         seen[parameter] += 1
-        if row.status == "missing":
-            expected = f"a tensor of shape {_shape(row.shape)}"
-            found.append(finding("tensors.missing", place, expected=expected, found="nothing stored"))
-        elif row.status == "surplus" and row.stored is not None:
-            got = f"shape {_shape(row.stored.shape)}, {row.stored.type}"
-            place = shown(row.stored.name)
-            found.append(finding("tensors.surplus", place, expected="a tensor that the definition has", found=got))
-        elif row.status == "shape" and row.stored is not None and row.shape is not None:
-            turned = len(row.shape) > 1 and row.stored.shape == row.shape[::-1]
-            where, expected = f"{row.stored.name} ({place})", f"shape {_shape(row.shape)}"
-            code = "tensors.transposed" if turned else "tensors.shape"
-            found.append(finding(code, where, expected=expected, found=f"shape {_shape(row.stored.shape)}"))
+        if block_pattern(parameter)[1] not in missing and (row.stored is None or row.stored.name not in beyond):
+            found += _row_finding(row, place)
     return found
+
+
+def _row_finding(row: TensorRow, place: str) -> list[Finding]:
+    if row.status == "missing":
+        expected = f"a tensor of shape {_shape(row.shape)}"
+        return [finding("tensors.missing", place, expected=expected, found="nothing stored")]
+    if row.status == "surplus" and row.stored is not None:
+        got = f"shape {_shape(row.stored.shape)}, {row.stored.type}"
+        where = shown(row.stored.name)
+        return [finding("tensors.surplus", where, expected="a tensor that the definition has", found=got)]
+    if row.status == "shape" and row.stored is not None and row.shape is not None:
+        turned = len(row.shape) > 1 and row.stored.shape == row.shape[::-1]
+        where, expected = f"{row.stored.name} ({place})", f"shape {_shape(row.shape)}"
+        code = "tensors.transposed" if turned else "tensors.shape"
+        return [finding(code, where, expected=expected, found=f"shape {_shape(row.stored.shape)}")]
+    return []
 
 
 def metadata_findings(ledger: Ledger) -> list[Finding]:

@@ -14,6 +14,8 @@ from openmodelatlas.models import tables
 
 Scheme = Literal["gguf", "huggingface", "meta"]
 INDEX, EXPERT = "{i}", "{e}"
+HALF = "#"
+"""`NAME#0/2`: the first of two equal parts of what is stored as NAME, of the last axis but one."""
 COLUMNS = ("read", "must_equal", "one_of", "null", "conditional", "schedule", "ignored")
 
 
@@ -21,12 +23,15 @@ COLUMNS = ("read", "must_equal", "one_of", "null", "conditional", "schedule", "i
 class TensorName:
     """One parameter: `parameter` as the definition names it, `stored` as the scheme does, both with `{i}` for the
     block; `{e}` in a stored name stands for each index of the parameter's first axis, one tensor each. `others` are
-    further forms that files of the scheme have. `steps` are the layout conversions from stored to defined, by name."""
+    further forms that files of the scheme have. `steps` are the layout conversions from stored to defined, by name.
+    `split`: how the scheme shares it out over several devices (by `rows`, by `columns`, or as a table of the
+    `vocabulary`); None where each share has a copy."""
 
     parameter: str
     stored: str
     others: tuple[str, ...]
     steps: tuple[str, ...]
+    split: Literal["rows", "columns", "vocabulary"] | None = None
 
     @property
     def forms(self) -> tuple[str, ...]:
@@ -63,7 +68,9 @@ class NameTable:
     `derived`: the same, from other keys (`a` or `a / b`). `unstated`: fields that the scheme has no key for, and why
     that may be. `must_equal`, `one_of`, `null` (must be null, which means so much), `conditional` and `schedule` (one
     value a block, by its class) hold a key to values; `ignored` says why. `inside`: sections whose keys count as if
-    they stood outside."""
+    they stood outside. `prefixes`: how names of tensors begin in checkpoints that hold more than the model, or less,
+    and how they begin otherwise. `unsafe`: fields that programs guess differently where nothing is stated. `width`: the
+    keys from which the inner width is computed (a factor, a multiple), if there are such."""
 
     family: str
     scheme: Scheme
@@ -82,6 +89,9 @@ class NameTable:
     schedule: Mapping[str, Mapping[str, Any]]
     ignored: Mapping[str, str]
     inside: tuple[str, ...]
+    prefixes: Mapping[str, str]
+    unsafe: tuple[str, ...]
+    width: Mapping[str, str]
 
     def ignored_because(self, key: str) -> str | None:
         """Why a key is ignored, or None if it is not."""
@@ -118,6 +128,11 @@ def block_pattern(parameter: str) -> tuple[str, int | None]:
     if match := re.fullmatch(r"blocks\.(\d+)\.(.+)", parameter):
         return f"blocks.{INDEX}.{match[2]}", int(match[1])
     return parameter, None
+
+
+def numberless(name: str) -> str:
+    """A stored name, or a pattern of one, without the numbers of its block and expert."""
+    return re.sub(r"\d+(?=\.|$)", INDEX, name.replace(EXPERT, INDEX))
 
 
 def has_names(family: str, scheme: Scheme) -> bool:
@@ -162,6 +177,9 @@ def name_table(family: str, scheme: Scheme) -> NameTable:
             schedule=own.get("schedule", {}),
             ignored=column("ignored"),
             inside=tuple(own.get("inside", ())),
+            prefixes={**own.get("prefixes", {}), **shared.get("prefixes", {})},
+            unsafe=tuple(shared.get("unsafe", ())),
+            width=own.get("width", {}),
         )
     except KeyError as error:
         raise CatalogError("a section or key is missing", where=where, expected=error) from None
@@ -170,12 +188,39 @@ def name_table(family: str, scheme: Scheme) -> NameTable:
 def _tensor(row: Mapping[str, Any], scheme: Scheme) -> TensorName:
     forms = row[scheme] if isinstance(row[scheme], list) else [row[scheme]]
     steps = tuple(row.get(f"{scheme}_steps", ()))
-    return TensorName(parameter=row["parameter"], stored=forms[0], others=tuple(forms[1:]), steps=steps)
+    split = row.get(f"{scheme}_split")
+    return TensorName(parameter=row["parameter"], stored=forms[0], others=tuple(forms[1:]), steps=steps, split=split)
 
 
 def _constant(row: Mapping[str, Any], scheme: Scheme) -> ConstantName:
     given = {name: row.get(name) for name in ("owner", "equals", "copy_of", "ignored")}
     return ConstantName(stored=row[scheme], **given)
+
+
+def quantization(settings: Mapping[str, Any]) -> tuple[str | None, str]:
+    """By which method the weights are packed, None if they are not, and the section of the settings that says so."""
+    for section in ("quantization_config", "quantization"):
+        keys = [key for key in settings if key.startswith(f"{section}.")]
+        method = settings.get(f"{section}.quant_method")
+        if isinstance(method, str):
+            return method, section
+        if {f"{section}.bits", f"{section}.group_size"} <= set(keys):
+            return "mlx", section
+        if keys:
+            return str(settings.get(f"{section}.quant_algo")), section
+    return None, ""
+
+
+def quantization_columns(method: str) -> Mapping[str, Mapping[str, Any]]:
+    """The columns of the keys that say how weights are packed; none for a method that is not read."""
+    found: Mapping[str, Mapping[str, Any]] = _formats()["quantization"].get(method, {})
+    return found
+
+
+def generation_columns() -> Mapping[str, Mapping[str, Any]]:
+    """The columns of the keys of `generation_config.json`."""
+    found: Mapping[str, Mapping[str, Any]] = _formats()["generation"]
+    return found
 
 
 @functools.cache
@@ -188,4 +233,4 @@ def _patterns(family: str, scheme: Scheme) -> tuple[re.Pattern[str], ...]:
     table = name_table(family, scheme)
     names = [form for row in table.tensors for form in row.forms] + [row.stored for row in table.constants]
     number = re.compile("|".join(re.escape(re.escape(place)) for place in (INDEX, EXPERT)))
-    return tuple(re.compile(number.sub(r"\\d+", re.escape(name))) for name in names)
+    return tuple(re.compile(number.sub(r"\\d+", re.escape(name)).replace(r"\*", ".*")) for name in names)

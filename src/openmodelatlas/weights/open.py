@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from openmodelatlas.weights.folder import open_file_in_folder, open_folder
+from openmodelatlas.weights.logical import logical
 from openmodelatlas.weights.opened import Opened
 
 HUB = "hf:"
@@ -17,6 +18,6 @@ def open_checkpoint(target: str | os.PathLike[str]) -> Opened:
     if isinstance(target, str) and target.startswith(HUB):
         from openmodelatlas.weights.remote import open_hub
 
-        return open_hub(target.removeprefix(HUB))
+        return logical(open_hub(target.removeprefix(HUB)))
     path = Path(target)
-    return open_folder(path) if path.is_dir() else open_file_in_folder(path)
+    return logical(open_folder(path) if path.is_dir() else open_file_in_folder(path))

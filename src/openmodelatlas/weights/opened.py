@@ -34,6 +34,10 @@ class Opened(ABC):
 
         CheckpointError if its values cannot be had here (a type that is not read; only headers were fetched)."""
 
+    def by_values(self) -> list[Finding]:
+        """What is wrong with how tensors are put together and only their values can tell; reads what it needs."""
+        return []
+
     def section(self, prefix: str) -> dict[str, Any]:
         """Every setting whose key starts with `prefix`, long arrays in full."""
         return {key: value for key, value in self.header.metadata.items() if key.startswith(prefix)}

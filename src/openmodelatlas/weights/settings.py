@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import torch
@@ -10,10 +11,11 @@ from openmodelatlas import models
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, MetadataRow
-from openmodelatlas.weights.naming import NameTable
+from openmodelatlas.weights.naming import NameTable, quantization, quantization_columns
 from openmodelatlas.weights.shown import shown
 
 LONGEST_VALUE = 120
+LARGEST = 1 << 40
 ABSENT = "absent"
 ELSEWHERE = {"tokenizer", "reader"}
 """What a key may be read into besides the numbers of a model; who reads it there judges it there."""
@@ -57,6 +59,8 @@ def readings(settings: Mapping[str, Any], variant: Variant, table: NameTable) ->
         if field is None or field in ELSEWHERE or value is None or (name in table.schedule and isinstance(value, list)):
             continue
         found.append(Reading(key, field, _allowed(name, field, variant, table), value, True))
+    if (inner := inner_width(settings, table)) is not None:
+        found.append(Reading(table.width["multiple"], "intermediate_size", _width(variant), inner, True))
     covered = {reading.field for reading in found}
     for key, value in _meant(named, table).items():
         field = table.read[key]
@@ -65,6 +69,29 @@ def readings(settings: Mapping[str, Any], variant: Variant, table: NameTable) ->
             covered.add(field)
             found.append(Reading(key, field, (expected,), value, False))
     return found
+
+
+def _width(variant: Variant) -> tuple[Any, ...]:
+    return (_number(variant, "intermediate_size"),)
+
+
+def inner_width(settings: Mapping[str, Any], table: NameTable) -> int | None:
+    """The inner width that a scheme computes instead of stating it, as the vendor's code does: two thirds of four times
+    the width, rounded down, times the factor, rounded down again, then up to a multiple. None without such keys."""
+    multiple: Any = settings.get(table.width.get("multiple", ""))
+    factor: Any = settings.get(table.width.get("factor", ""))
+    keys = [key for key, field in table.read.items() if field == "hidden_size" and key in settings]
+    width: Any = settings[keys[0]] if keys else 0
+    if not _positive(multiple, int) or not _positive(width, int) or (factor is not None and not _positive(factor)):
+        return None
+    inner = 2 * (4 * width) // 3
+    inner = int(factor * inner) if factor is not None else inner
+    found: int = multiple * -(-inner // multiple)
+    return found
+
+
+def _positive(value: Any, *kinds: type) -> bool:
+    return type(value) in (kinds or (int, float)) and 0 < value < LARGEST
 
 
 def _stated(settings: Mapping[str, Any], table: NameTable) -> dict[str, Any]:
@@ -97,7 +124,9 @@ def setting_rows(settings: Mapping[str, Any], variant: Variant, table: NameTable
     """A row for every key, and one for each key that is required, or means something by not being there."""
     read = readings(settings, variant, table)
     stated = {reading.key: reading for reading in read if reading.stated}
-    rows = [_row(key, value, stated.get(key), variant, table) for key, value in settings.items()]
+    if table.width and table.width["multiple"] in stated and table.width["factor"] in settings:
+        stated[table.width["factor"]] = stated[table.width["multiple"]]
+    rows = [_row(key, value, stated.get(key), variant, table, settings) for key, value in settings.items()]
     named = _stated(settings, table)
     for key in table.required:
         if key not in named:
@@ -114,10 +143,43 @@ def _read_row(reading: Reading) -> MetadataRow:
     return MetadataRow(key=reading.key, value=printable(reading.value), column="read", reason=reason, ok=reading.ok)
 
 
-def _row(key: str, value: Any, reading: Reading | None, variant: Variant, table: NameTable) -> MetadataRow:
+def _packing(key: str, value: Any, settings: Mapping[str, Any]) -> MetadataRow | None:
+    """The row of a key that says how weights are packed; None for any other."""
+    method, section = quantization(settings)
+    if method is None or not key.startswith(f"{section}."):
+        return None
+    name, columns = key.removeprefix(f"{section}."), quantization_columns(method)
+
+    def of(column: str) -> Any:
+        return next((v for pattern, v in columns.get(column, {}).items() if fnmatchcase(name, pattern)), None)
+
+    text = printable(value)
+    if (expected := of("must_equal")) is not None:
+        ok = same(value, expected)
+        return MetadataRow(key=key, value=text, column="must equal", reason=printable(expected), ok=ok)
+    if (reason := of("read")) is not None:
+        return MetadataRow(key=key, value=text, column="read", reason=reason, ok=True)
+    if (reason := of("ignored")) is not None:
+        return MetadataRow(key=key, value=text, column="ignored", reason=reason, ok=True)
+    return None
+
+
+def _row(
+    key: str,
+    value: Any,
+    reading: Reading | None,
+    variant: Variant,
+    table: NameTable,
+    settings: Mapping[str, Any],
+) -> MetadataRow:
     if reading is not None:
-        return _read_row(reading)
+        row = _read_row(reading)
+        if key in table.width.values():
+            return dataclasses.replace(row, key=key, value=f"{printable(value)}, which makes {row.value}")
+        return row
     name = table.canonical(key)
+    if (packing := _packing(name, value, settings)) is not None:
+        return packing
     allowed = _held_to(name, value, variant, table)
     text = printable(value)
     if allowed is not None:
@@ -167,6 +229,24 @@ def setting_findings(rows: tuple[MetadataRow, ...]) -> list[Finding]:
         if row.column == "unaccounted":
             kind, expected = "unaccounted", "a key that a table accounts for"
         else:
-            kind, expected = "missing" if row.value == ABSENT else "contradicts", row.reason
+            kind, expected = "missing" if row.value.startswith(ABSENT) else "contradicts", row.reason
         found.append(finding(f"configuration.{kind}", shown(row.key), expected=expected, found=row.value))
     return found
+
+
+def disagreements(settings: Mapping[str, Any], variant: Variant, table: NameTable) -> list[Finding]:
+    """Two keys that state one number, and not the same: programs differ in which of them they read."""
+    first: dict[str, Reading] = {}
+    found = []
+    for reading in readings(settings, variant, table):
+        other = first.setdefault(reading.field, reading)
+        alike = same(reading.value, other.value) or same(other.value, reading.value)
+        if reading.stated and other.stated and not alike:
+            said, expected = printable(reading.value), f"{printable(other.value)}, as {shown(other.key)} says"
+            found.append(finding("configuration.disagrees", shown(reading.key), expected=expected, found=said))
+    return found
+
+
+def assumed(settings: Mapping[str, Any], variant: Variant, table: NameTable) -> list[Reading]:
+    """Numbers that no key states, and that programs guess differently."""
+    return [r for r in readings(settings, variant, table) if not r.stated and r.field in table.unsafe]
