@@ -99,7 +99,7 @@ def gguf_settings(tokenizer: Tokenizer, rows: int, end: int | None = None) -> di
     if not isinstance(method, LibraryMethod) or not is_byte_level(tokenizer):
         raise _cannot(tokenizer, "a GGUF file", "byte-level merges, or SentencePiece's own file with scores")
     found |= {"tokenizer.ggml.model": BYTE_LEVEL, "tokenizer.ggml.merges": _merges(method, tokenizer)}
-    return found | {"tokenizer.ggml.pre": _cut(tokenizer, found)}
+    return found | {"tokenizer.ggml.pre": _cut(method, tokenizer, found)}
 
 
 def ranks_file(tokenizer: Tokenizer, variant: "Variant | None") -> dict[str, bytes]:
@@ -170,11 +170,14 @@ def _merges(method: LibraryMethod, tokenizer: Tokenizer) -> list[str]:
             for merge in model["merges"]]  # fmt: skip
 
 
-def _cut(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> str:
-    """The name of the way of cutting with which the vocabulary encodes as it did."""
+def _cut(method: LibraryMethod, tokenizer: Tokenizer, settings: Mapping[str, Any]) -> str:
+    """The name of the way of cutting with which text is cut and encoded as it was."""
+    whole_words = json.loads(method.backend.to_str())["model"].get("ignore_merges") is True
     first_names = {cut: name for name, cut in reversed(CUTS.items())}
-    for name in [name for name in CUTS if name in first_names.values()]:
-        if _same(tokenizer, from_gguf({**settings, "tokenizer.ggml.pre": name})):
+    candidates = [name for name in CUTS if name in first_names.values()]
+    for name in sorted(candidates, key=lambda name: CUTS[name].whole_words != whole_words):
+        other = from_gguf({**settings, "tokenizer.ggml.pre": name})
+        if all(other.cut(text) == tokenizer.cut(text) for text in PROBES) and _same(tokenizer, other):
             return name
     raise _cannot(tokenizer, "a GGUF file", "a way of cutting text that has a name there: " + ", ".join(CUTS))
 
