@@ -53,12 +53,8 @@ def check_template(
         return outcome(NAME, f"{used.where} fails", [*findings, of_error(plain, "template.fails", used.where)])
     notes: list[str] = []
     findings += _beginning(plain, used, tokenizer, known, notes)
-    if plain == closed:
-        findings.append(
-            finding(
-                "template.no-prompt", used.where, expected="the assistant's turn opened", found=shown(plain[-EXCERPT:])
-            )
-        )
+    if plain == closed:  # some families' have no way of opening it, as what ends a question opens an answer
+        notes.append("it writes the same whether or not it is asked to open the assistant's turn")
     if isinstance(answered, str):
         findings += _turn_end(answered, used, tokenizer, stops, notes)
     for rendering, text in zip(renderings, others, strict=True):
