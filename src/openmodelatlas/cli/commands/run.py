@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     def ready(tokenizer: "Tokenizer", variant: "Variant") -> None:
         if args.chat:
             text = apply_template(tokenizer, [{"role": "user", "content": args.prompt}])
-            prompt.extend(tokenizer.encode(text, add_bos=False))  # the template writes its own beginning
+            prompt.extend(tokenizer.encode_rendered(text))  # the template may write its own beginning
         else:
             prompt.extend(tokenizer.encode(args.prompt))
         check_prompt(prompt, variant.config.max_position_embeddings, tokenizer.vocab_size)
