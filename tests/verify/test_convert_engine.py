@@ -48,7 +48,8 @@ def test_llama_cpp_agrees(tmp_path: Path, name: str) -> None:
     of = like(name)
     first, written = source(tmp_path / "in.gguf", of), tmp_path / "out.gguf"
     numbers = {field: str(value) for field, value in vars(of.config).items() if field not in tiny.SIZES}
-    convert(first, written, Wanted(scheme="gguf", numbers=numbers))
+    convert(first, tmp_path / "between", Wanted(scheme="huggingface", numbers=numbers))
+    convert(tmp_path / "between", written, Wanted(scheme="gguf"))
     with open_checkpoint(first) as opened:
         model = load(opened, of, account(opened.header, of, opened.scheme))
     prompt, ours = _prompt(model)
