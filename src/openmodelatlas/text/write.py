@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
-from openmodelatlas.errors import AtlasError, CheckpointError
+from openmodelatlas.errors import AtlasError, CheckpointError, InputError
 from openmodelatlas.text import forms
 from openmodelatlas.text.byte_level import CUTS
 from openmodelatlas.text.gguf_vocabulary import BYTE_LEVEL, PIECES, from_gguf
@@ -38,6 +38,7 @@ PROBES = (
     "wait , what ? <0x41> \u00a0 \u200b …",
 )
 """Texts on which ways of cutting differ."""
+MOST_ADDED = 8
 
 
 def is_byte_level(tokenizer: Tokenizer) -> bool:
@@ -190,8 +191,18 @@ def _cut(method: LibraryMethod, tokenizer: Tokenizer, settings: Mapping[str, Any
 
 
 def _same(a: Tokenizer, b: Tokenizer) -> bool:
-    ends = "".join(a.tokens[number] for number in sorted(a.special.eos))
-    return all(a.encode(text) == b.encode(text) for text in (*PROBES, *HARD_TEXTS, ends))
+    """On hard texts, and around tokens that stand for themselves."""
+    apart = [*sorted(a.special.eos), *sorted(a.vocabulary.added)[:MOST_ADDED]]
+    texts = (*PROBES, *HARD_TEXTS, *(f"{a.tokens[number]}he {a.tokens[number]} x" for number in apart))
+    return all(_ids(a, text) == _ids(b, text) for text in texts)
+
+
+def _ids(tokenizer: Tokenizer, text: str) -> list[int] | None:
+    """The ids; None where the vocabulary has none for some character."""
+    try:
+        return tokenizer.encode(text)
+    except InputError:
+        return None
 
 
 def _check(original: Tokenizer, back: Tokenizer, form: str) -> None:
