@@ -70,8 +70,11 @@ def lines(report: "Report") -> Iterator[str]:
 
 
 def counts(report: "Report") -> str:
-    """The counts by their names."""
-    return "; ".join(f"{name} {count:,}" for name, count in report.counts.items())
+    """The counts by their names, and how many bits a number takes."""
+    named = [f"{name} {count:,}" for name, count in report.counts.items()]
+    if report.counts.get("stored") and "stored bytes" in report.counts:
+        named.append(f"bits per number {8 * report.counts['stored bytes'] / report.counts['stored']:.2f}")
+    return "; ".join(named)
 
 
 def _below(report: "Report", check: str, notes: Sequence[str]) -> Iterator[str]:

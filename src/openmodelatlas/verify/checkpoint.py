@@ -16,26 +16,25 @@ from openmodelatlas.fetch.cache import sha256
 from openmodelatlas.fetch.progress import Progress, silent
 from openmodelatlas.infer.checkpoint import Loaded, load_checkpoint
 from openmodelatlas.infer.generate import generate
-from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Checkpoint
 from openmodelatlas.records.findings import finding, of_error
-from openmodelatlas.records.report import CheckpointRecord, Header, Ledger, Report, Waived
+from openmodelatlas.records.report import CheckpointRecord, Finding, Header, Ledger, Report, Waived
 from openmodelatlas.trace.capture import summaries
 from openmodelatlas.verify import contents
 from openmodelatlas.verify.against import compare
+from openmodelatlas.verify.held import Held, held
 from openmodelatlas.verify.outcome import Outcome, not_run, outcome
 from openmodelatlas.verify.tokenizer import check_text
 from openmodelatlas.verify.values import check_values
 from openmodelatlas.verify.waivers import Waiver, apply
-from openmodelatlas.weights.described import described
 from openmodelatlas.weights.digests import CHECKLIST, check_digests
 from openmodelatlas.weights.identify import Identity, identify
-from openmodelatlas.weights.ledger import account, tensor_findings
 from openmodelatlas.weights.open import open_checkpoint
 from openmodelatlas.weights.opened import Opened
 
 COMPLETION_TOKENS = 32
 AGAINST_A_MODEL = ("configuration", "tensors", "parameters", "tokenizer", "template", "values")
+NO_DEFINITION = "there is no definition to hold it against"
 VALUES_NOT_READ = "not read; --values does"
 
 
@@ -67,7 +66,8 @@ def verify(
     with ExitStack() as stack:
         original = None if against is None else stack.enter_context(open_checkpoint(against))
         opened = stack.enter_context(open_checkpoint(path))
-        outcomes = [_files(opened, progress if values else None)]
+        deep = _by_values(opened) if values else []
+        outcomes = [_files(opened, progress if values else None, deep)]
         if checkpoint is not None:
             outcomes.append(_hash(Path(path), checkpoint))
         identity, ledger = None, None
@@ -76,46 +76,49 @@ def verify(
         except CheckpointError as error:
             flaw = of_error(error, "model.unknown", opened.header.path)
             outcomes.append(outcome("model", "no architecture of the atlas", [flaw]))
-            outcomes += [not_run(check, "there is no definition to hold it against") for check in AGAINST_A_MODEL]
+            outcomes += [_without_model(opened, check) for check in AGAINST_A_MODEL]
         else:
-            variant, ledger = _ledger(opened, identity)
-            outcomes += _contents(opened, identity, variant, ledger, checkpoint)
+            against_model = held(opened, identity)
+            variant, ledger = against_model.variant, against_model.ledger
+            outcomes += _contents(opened, identity, against_model, checkpoint, deep, values=values)
             outcomes.append(check_values(opened, ledger, progress) if values else not_run("values", VALUES_NOT_READ))
         if original is not None:
             outcomes.append(compare(original, opened, progress))
-        counts = {} if ledger is None else contents.counts(ledger)
+        counts = {} if ledger is None else contents.counts(ledger, variant)
         report = _report(name, opened.header, identity, counts, apply(outcomes, name, waivers, date.today()))
         return CheckpointVerification(report=report, ledger=ledger, header=opened.header)
 
 
-def _ledger(opened: Opened, identity: Identity) -> tuple[Variant, Ledger]:
-    """The checkpoint against the model that it is.
+def _without_model(opened: Opened, check: str) -> Outcome:
+    """What can be told of a checkpoint that no definition takes."""
+    findings = [flaw for flaw in opened.findings if flaw.check == check]
+    return outcome(check, NO_DEFINITION, findings) if findings else not_run(check, NO_DEFINITION)
 
-    One that is none of the atlas is held against the nearest, or against what its own settings describe if its tensors
-    are nearer to that: then the numbers that differ are told, and not every tensor that they shape."""
-    nearest = account(opened.header, identity.nearest, opened.scheme)
-    if identity.matches:
-        return identity.nearest, nearest
+
+def _by_values(opened: Opened) -> list[Finding]:
+    """What values tell of how tensors are put together."""
     try:
-        own = described(opened.header, opened.scheme, identity.nearest.family)
-    except CheckpointError:
-        return identity.nearest, nearest
-    ledger = account(opened.header, own, opened.scheme)
-    if len(tensor_findings(ledger)) < len(tensor_findings(nearest)):
-        return own, ledger
-    return identity.nearest, nearest
+        return opened.by_values()
+    except CheckpointError as error:
+        return [of_error(error, "tensors.packed-state", opened.header.path)]
 
 
 def _contents(
-    opened: Opened, identity: Identity, variant: Variant, ledger: Ledger, checkpoint: Checkpoint | None
+    opened: Opened,
+    identity: Identity,
+    against_model: Held,
+    checkpoint: Checkpoint | None,
+    deep: list[Finding],
+    *,
+    values: bool,
 ) -> list[Outcome]:
-    """What headers and small files tell, against a model."""
+    """What headers and small files tell, against a model; with `values` what numbers tell besides."""
     return [
-        contents.check_model(identity, checkpoint),
-        contents.check_configuration(ledger),
-        contents.check_tensors(opened, variant, ledger),
-        contents.check_parameters(ledger),
-        *check_text(opened, variant),
+        contents.check_model(opened, identity, against_model, checkpoint, values=values),
+        contents.check_configuration(opened, identity, against_model),
+        contents.check_tensors(opened, against_model, deep, values=values),
+        contents.check_parameters(against_model),
+        *check_text(opened, against_model.variant),
     ]
 
 
@@ -158,9 +161,10 @@ def refused(target: str, error: NotACheckpoint) -> Report:
     )
 
 
-def _files(opened: Opened, progress: Progress | None) -> Outcome:
-    """`progress` None: no file is read whole."""
-    header, findings, notes = opened.header, list(opened.findings), list(opened.notes)
+def _files(opened: Opened, progress: Progress | None, deep: list[Finding]) -> Outcome:
+    """`progress` None: no file is read whole. `deep`: what values told of how tensors are put together."""
+    header, notes = opened.header, list(opened.notes)
+    findings = [flaw for flaw in (*opened.findings, *deep) if flaw.check == "files"]
     detail = f"{header.format}, {len(header.tensors):,} tensors, {header.file_bytes:,} bytes"
     if progress is not None:
         findings += check_digests(opened, progress)

@@ -87,8 +87,10 @@ def _assign(model: nn.Module, row: TensorRow, parameter: nn.Parameter) -> None:
         setattr(model.get_submodule(owner), leaf, parameter)
 
 
-def constant_findings(file: Opened, variant: Variant, ledger: Ledger) -> list[Finding]:
-    """Stored tensors that are no parameters, held against what the definition computes or the parameter they repeat."""
+def constant_findings(file: Opened, variant: Variant, ledger: Ledger, *, copies: bool = True) -> list[Finding]:
+    """Stored tensors that are no parameters, held against what the definition computes or the parameter they repeat.
+
+    `copies` False: those that repeat a parameter are not read, since they are as large as it is."""
     parameters = {row.parameter: row.stored for row in ledger.rows if row.parameter and row.stored}
     found = []
     for row in ledger.rows:
@@ -97,7 +99,7 @@ def constant_findings(file: Opened, variant: Variant, ledger: Ledger) -> list[Fi
         held = row.steps[0].removeprefix("must equal ")
         if held == "frequency_divisors":
             found += _unlike(row.stored, file.values(row.stored.name), variant)
-        elif held in parameters and not _repeats(file, row.stored, parameters[held]):
+        elif copies and held in parameters and not _repeats(file, row.stored, parameters[held]):
             what = f"the values of {held}, which it repeats"
             found.append(finding("tensors.copy", row.stored.name, expected=what, found="others"))
     return found

@@ -220,8 +220,10 @@ def printable(value: Any) -> str:
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
-def setting_findings(rows: tuple[MetadataRow, ...]) -> list[Finding]:
-    """One finding for every key that contradicts the definition or that nothing accounts for."""
+def setting_findings(rows: tuple[MetadataRow, ...], by_shapes: frozenset[str] = frozenset()) -> list[Finding]:
+    """One finding for every key that contradicts the definition or that nothing accounts for.
+
+    `by_shapes`: fields whose values are those that the stored shapes show."""
     found = []
     for row in rows:
         if row.ok:
@@ -230,6 +232,7 @@ def setting_findings(rows: tuple[MetadataRow, ...]) -> list[Finding]:
             kind, expected = "unaccounted", "a key that a table accounts for"
         else:
             kind, expected = "missing" if row.value.startswith(ABSENT) else "contradicts", row.reason
+            kind = "shapes" if row.reason.partition(" ")[0] in by_shapes else kind
         found.append(finding(f"configuration.{kind}", shown(row.key), expected=expected, found=row.value))
     return found
 

@@ -22,7 +22,7 @@ def sizes(header: Header, variant: Variant, table: NameTable, known: set[str]) -
         if name in known or name == "num_hidden_layers" or type(value) is not int:
             continue
         base, other = parameter_shapes(variant, found), parameter_shapes(variant, {**found, name: 2 * value})
-        shown = set(_solved(value, base, other, _stored_shapes(variant, table, stored)))
+        shown = set(solved(value, base, other, stored_shapes(variant, table, stored)))
         if len(shown) == 1:
             found |= {name: shown.pop()}
     return found
@@ -35,19 +35,19 @@ def parameter_shapes(variant: Variant, changed: Mapping[str, Any]) -> Shapes:
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
-def _stored_shapes(variant: Variant, table: NameTable, stored: Mapping[str, tuple[int, ...]]) -> Shapes:
+def stored_shapes(variant: Variant, table: NameTable, stored: Mapping[str, tuple[int, ...]]) -> Shapes:
     names = {row.parameter: row for row in table.tensors}
     found: Shapes = {}
-    for parameter in parameter_shapes(variant, {}):
+    for parameter, meant in parameter_shapes(variant, {}).items():
         pattern, index = block_pattern(parameter)
         for form in names[pattern].forms if pattern in names else ():
             name = pieces(form, index, 1)[0]
-            if name in stored:
+            if 0 < len(stored.get(name, ())) <= len(meant):
                 found[parameter] = stored[name]
     return found
 
 
-def _solved(value: int, base: Shapes, other: Shapes, stored: Shapes) -> Iterator[int]:
+def solved(value: int, base: Shapes, other: Shapes, stored: Shapes) -> Iterator[int]:
     """What the number must be for each stored size that depends on it."""
     for parameter, shape in stored.items():
         before, after = base[parameter][-len(shape) :], other[parameter][-len(shape) :]
