@@ -69,6 +69,7 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     (("-o", "{d}/out.gguf", "--shard-size", "5GB"), 2, "--shard-size is for safetensors; found --to gguf"),
     (("-o", "{d}/out", "--to", "huggingface", "--shard-size", "many"), 2, "--shard-size; expected a size such as 5GB"),
     (("-o", "{d}/out", "--to", "huggingface", "--shard-size", "0"), 2, "--shard-size; expected a size such as 5GB"),
+    (("-o", "{d}/out.gguf", "--ranks", "2"), 2, "--ranks is for Meta's files; found --to gguf"),
     (("-o", "{d}/out.gguf", "--set", "rope_theta"), 2, "--set; expected NUMBER=VALUE, found rope_theta"),
     (("-o", "{d}/out.gguf", "--set", "colour=3"), 2, "no such number of the model; expected hidden_size, "),
     (("-o", "{d}/out.gguf", "--set", "vocab_size=x"), 2, "--set vocab_size; expected a whole number, found x"),

@@ -277,6 +277,29 @@ def test_meta_settings_say_whether_frequencies_are_scaled(tmp_path: Path, like: 
     assert params.get("use_scaled_rope", False) is hasattr(of.config, "rope_factor")
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("like", [like for like, scheme in BOTH if scheme == "meta"])
+def test_shares_are_those_of_the_other_writer_and_come_back_whole(tmp_path: Path, like: str, ranks: int) -> None:
+    of = tiny.variant(like)
+    theirs = made.meta_folder(tmp_path / "theirs", of, ranks=ranks)
+    first = made.huggingface_folder(tmp_path / "in", of, dtype=torch.bfloat16)
+    done(first, tmp_path / "ours", "meta", of, ranks=ranks)
+    for rank in range(ranks):
+        name = f"consolidated.{rank:02}.pth"
+        a, b = (torch.load(path / name, weights_only=True) for path in (theirs, tmp_path / "ours"))
+        assert equal(a, b)
+    done(tmp_path / "ours", tmp_path / "back", "huggingface", of)
+    assert equal(stored(first), stored(tmp_path / "back"))
+
+
+def test_shares_that_cannot_be_are_one_error(tmp_path: Path) -> None:
+    of = tiny.variant()
+    first = source(tmp_path, of, "huggingface")
+    with pytest.raises(UsageError, match="key/value heads cannot be shared out so; expected a divisor of 2, found 3"):
+        done(first, target(tmp_path, "meta"), "meta", of, ranks=3)
+    assert list(tmp_path.iterdir()) == [first]
+
+
 def test_the_written_files_are_the_model_that_the_source_is(tmp_path: Path) -> None:
     of = tiny.variant()
     for scheme in SCHEMES:

@@ -28,6 +28,7 @@ from openmodelatlas.weights.open import open_checkpoint
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.outgoing import Outgoing, outgoing, plain
 from openmodelatlas.weights.settings import readings
+from openmodelatlas.weights.shares import shares
 from openmodelatlas.weights.stated import nested, stated, unsaid
 from openmodelatlas.weights.write_gguf import Typed
 from openmodelatlas.weights.written import need_room, placed, taken
@@ -48,6 +49,7 @@ class Wanted:
     dtype: torch.dtype | None = None
     quantised: str | None = None
     shard_size: int = SHARD_SIZE
+    ranks: int = 1
     tokenizer: bool = True
     model: str | None = None
     numbers: Mapping[str, str] = field(default_factory=dict)
@@ -104,7 +106,8 @@ def convert(
         text = _text(original, variant, wanted)
         tensors = outgoing(original, variant, ledger, wanted.scheme, wanted.dtype)
         typed = write_gguf.typed(tensors, wanted.quantised) if wanted.scheme == "gguf" else []
-        total = sum(entry.bytes for entry in typed) or sum(tensor.bytes for tensor in tensors)
+        parts = shares(tensors, variant, wanted.ranks) if wanted.scheme == "meta" else [tensors]
+        total = sum(entry.bytes for entry in typed) or sum(tensor.bytes for part in parts for tensor in part)
         need_room(place, total + sum(map(len, text.files.values())))
         notes = _notes(ledger, typed, tensors, original.scheme, wanted, text)
         settings = _settings(original, variant, typed, tensors, text, wanted)
@@ -113,7 +116,7 @@ def convert(
             if wanted.scheme == "gguf":
                 write_gguf.write(new, typed, settings, wrote)
             else:
-                _write_folder(new, tensors, settings, text, wanted, wrote)
+                _write_folder(new, parts, settings, text, wanted, wrote)
             compared = _same(original, variant, new, progress)
         return Converted(
             path=place,
@@ -301,7 +304,7 @@ def _counter(total: int, progress: Progress) -> Callable[[int], None]:
 
 def _write_folder(
     new: Path,
-    tensors: Sequence[Outgoing],
+    parts: Sequence[Sequence[Outgoing]],
     settings: Mapping[str, Any],
     text: Text,
     wanted: Wanted,
@@ -309,9 +312,10 @@ def _write_folder(
 ) -> None:
     new.mkdir()
     if wanted.scheme == "huggingface":
-        write_safetensors.write_folder(new, tensors, wanted.shard_size, wrote)
+        write_safetensors.write_folder(new, parts[0], wanted.shard_size, wrote)
     else:
-        write_meta.write(new / "consolidated.00.pth", tensors, wrote)
+        for rank, part in enumerate(parts):
+            write_meta.write(new / f"consolidated.{rank:02}.pth", part, wrote)
     content = json.dumps(nested(settings), indent=2) + "\n"
     (new / SETTINGS_FILES[wanted.scheme]).write_text(content, encoding="utf-8")
     for name, data in text.files.items():

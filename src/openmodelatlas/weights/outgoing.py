@@ -4,8 +4,9 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -27,6 +28,14 @@ ALWAYS_WIDE = ("ffn_gate_inp",)
 """GGUF files keep vectors and the matrices that choose experts in float32; programs that read them rely on it."""
 
 
+class Made(Protocol):
+    """Where a tensor's values come from."""
+
+    def pieces(self) -> Iterable[Tensor]:
+        """The values in order, as runs of the first axis."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outgoing:
     """One tensor to write. `pieces` gives its values in order, as runs of its first axis, each in memory of its own."""
@@ -34,7 +43,7 @@ class Outgoing:
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
-    made: "_Made" = field(repr=False)
+    made: Made = field(repr=False)
 
     @property
     def bytes(self) -> int:
@@ -104,7 +113,7 @@ class _Made:
         return max(1, PIECE_BYTES // (4 * shape[1] * heads)) * heads
 
 
-class _Divisors(_Made):
+class _Divisors:
     """By how much each rotary frequency is divided, from the definition."""
 
     def __init__(self, variant: Variant) -> None:

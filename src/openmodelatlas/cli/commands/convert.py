@@ -27,6 +27,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--type", metavar="TYPE", help="quantise the matrices of a GGUF file, such as Q8_0")
     parser.add_argument("--shard-size", metavar="SIZE", help="the longest safetensors file, such as 5GB (the default)")
+    parser.add_argument(
+        "--ranks", type=int, metavar="N", help="share Meta's files out over so many devices (default: 1)"
+    )
     parser.add_argument("--model", metavar="MODEL", help="which model it is, where the source does not tell")
     parser.add_argument(
         "--set",
@@ -71,6 +74,8 @@ def _wanted(args: argparse.Namespace) -> "Wanted":
         raise UsageError("--type is for GGUF files", found=f"--to {scheme}")
     if args.shard_size is not None and scheme != "huggingface":
         raise UsageError("--shard-size is for safetensors", found=f"--to {scheme}")
+    if args.ranks is not None and scheme != "meta":
+        raise UsageError("--ranks is for Meta's files", found=f"--to {scheme}")
     numbers = {}
     for text in args.set:
         name, equals, value = text.partition("=")
@@ -82,6 +87,7 @@ def _wanted(args: argparse.Namespace) -> "Wanted":
         dtype=DTYPES.get(args.dtype),
         quantised=None if args.type is None else args.type.upper(),
         shard_size=SHARD_SIZE if args.shard_size is None else _size(args.shard_size),
+        ranks=1 if args.ranks is None else args.ranks,
         tokenizer=not args.no_tokenizer,
         model=args.model,
         numbers=numbers,
