@@ -132,7 +132,7 @@ def block_pattern(parameter: str) -> tuple[str, int | None]:
 
 def numberless(name: str) -> str:
     """A stored name, or a pattern of one, without the numbers of its block and expert."""
-    return re.sub(r"\d+(?=\.|$)", INDEX, name.replace(EXPERT, INDEX))
+    return re.sub(r"(?<![^.])\d+(?=\.|$)", INDEX, name.replace(EXPERT, INDEX))
 
 
 def has_names(family: str, scheme: Scheme) -> bool:
