@@ -31,6 +31,20 @@ fuzzed = settings(
 BYTES = [base64.b64encode(bytes([byte])).decode() for byte in range(256)]
 
 
+FLAGS = dict.fromkeys(("normalized", "single_word", "lstrip", "rstrip"), False)
+SEED_JSON = json.dumps(
+    {
+        "version": "1.0",
+        "added_tokens": [{"id": 2, "content": "<|x|>", "special": True, **FLAGS}],
+        "normalizer": {"type": "Replace", "pattern": {"Regex": "a+"}, "content": "b"},
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "<|x|>": 2}, "merges": []},
+    }
+).encode()
+
+
 def field(number: int, content: bytes | int) -> bytes:
     """One field of a protobuf message, its lengths below 128."""
     if isinstance(content, int):
@@ -139,6 +153,46 @@ def test_what_cannot_be_read_is_one_error(beside: dict[str, bytes], code: str, w
     assert len(str(caught.value)) < 500
 
 
+REGEX = {"type": "Split", "pattern": {"Regex": "((w|o|r|d)+)+$"}, "behavior": "Isolated", "invert": False}
+SPECIAL = [{"SpecialToken": {"id": "q", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+PANICS = [
+    ({"pre_tokenizer": REGEX}, "encode"),  # more steps than the library's limit
+    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "/////w=="}}, "build"),
+    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "BAAAAGFiY2R4eXo="}}, "encode"),
+    ({"post_processor": {"type": "TemplateProcessing", "single": SPECIAL, "pair": [], "special_tokens": {}}}, "around"),
+    ({"model": {"type": "Unigram", "unk_id": 5, "vocab": [["a", 0.0]]}}, "build"),
+]
+
+
+@pytest.mark.parametrize(("change", "when"), PANICS)
+def test_what_makes_the_library_panic_is_one_of_our_errors(change: dict[str, Any], when: str) -> None:
+    """Its panics are no Exceptions."""
+    found = forms({"tokenizer.json": json.dumps(json.loads(SEED_JSON) | change).encode()}, {}).found[0]
+    if when == "build":
+        assert found.error is not None
+        assert found.error.code == "tokenizer.unreadable"
+        return
+    assert found.tokenizer is not None
+    if when == "around":
+        assert [flaw.code for flaw in found.findings] == ["tokenizer.beside-unreadable"]
+    else:
+        with pytest.raises(AtlasError, match="the tokenizer fails on a text"):
+            found.tokenizer.encode("word" * 50 + "!")
+
+
+def test_the_seed_is_a_tokenizer() -> None:
+    assert forms({"tokenizer.json": SEED_JSON}, {}).tokenizer().encode("ab<|x|>") == [1, 1, 2]
+
+
+def test_merges_are_not_left_out_at_random() -> None:
+    content = json.loads(SEED_JSON)
+    content["model"] |= {"dropout": 0.5, "vocab": {"a": 0, "b": 1, "<|x|>": 2, "ab": 3}, "merges": [["a", "b"]]}
+    content["normalizer"] = None
+    tokenizer = forms({"tokenizer.json": json.dumps(content).encode()}, {}).tokenizer()
+    assert all(tokenizer.encode("ab") == [3] for _ in range(20))
+    assert tokenizer.notes == ("dropout of 0.5 is for training: merges are not left out here",)
+
+
 def test_lines_of_ranks() -> None:
     """Ranks of a release, with one line broken in each way."""
     of = find("llama-3-8b")
@@ -198,18 +252,6 @@ def tried(beside: Mapping[str, bytes], settings: Mapping[str, Any]) -> None:
     with suppress(AtlasError):
         templates(beside, settings)
 
-
-SEED_JSON = json.dumps(
-    {
-        "version": "1.0",
-        "added_tokens": [{"id": 2, "content": "<|x|>", "special": True, "normalized": False}],
-        "normalizer": {"type": "Replace", "pattern": {"Regex": "a+"}, "content": "b"},
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-        "post_processor": None,
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "<|x|>": 2}, "merges": []},
-    }
-).encode()
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats(allow_nan=False) | st.text(max_size=8),

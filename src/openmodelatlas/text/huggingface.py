@@ -58,6 +58,9 @@ def from_huggingface(beside: Mapping[str, bytes], special: SpecialTokens | None 
         backend = Backend.from_str(raw.decode())
         backend.no_truncation()
         backend.no_padding()
+        random = getattr(backend.model, "dropout", None)
+        if random is not None:
+            backend.model.dropout = None
     vocabulary, findings = _vocabulary(backend, content)
     spelling = _spelling(content)
     normalises = "NFC" if '"NFC"' in repr(content.get("normalizer")).replace("'", '"') else ""
@@ -67,6 +70,7 @@ def from_huggingface(beside: Mapping[str, bytes], special: SpecialTokens | None 
         spelling,
         special or SpecialTokens(bos=None, eos=frozenset(), add_bos=False),
         form=FORM,
+        notes=() if random is None else (f"dropout of {random} is for training: merges are not left out here",),
     )
     findings += _added_elsewhere(beside, tokenizer)
     return Built(tokenizer=tokenizer, findings=findings[: 4 * MOST_FINDINGS])
