@@ -94,9 +94,7 @@ def widen(split: Shares) -> None:
         (widen, "files.share-type", "'norm.weight'"),
     ],
 )
-def test_what_does_not_fit_is_named(
-    tmp_path: Path, change: Callable[[Shares], None], code: str, where: str
-) -> None:
+def test_what_does_not_fit_is_named(tmp_path: Path, change: Callable[[Shares], None], code: str, where: str) -> None:
     split = shares(tmp_path, 2)
     change(split)
     rewrite(tmp_path, split)
