@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "github", "junit")
 SUMMARY = "GITHUB_STEP_SUMMARY"
 OPTIONS: Mapping[str, object] = {
-    "values": False, "record": False, "against": None, "html": None, "format": None, "waivers": None,
+    "values": False, "record": False, "against": None, "logits": False, "text": None,
+    "html": None, "format": None, "waivers": None,
 }  # fmt: skip
 """Options that are for checkpoints alone, as they are when they are not given."""
 
@@ -26,6 +27,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--values", action="store_true", help="read every tensor of a checkpoint too, not its headers only"
     )
     parser.add_argument("--against", metavar="A", help="the checkpoint that this one was made of, to compare with")
+    parser.add_argument("--logits", action="store_true", help="run both on a text, and compare the probabilities")
+    parser.add_argument("--text", metavar="FILE", help="the text for --logits (default: a page that comes along)")
     parser.add_argument("--html", metavar="FILE", help="write the report as one page that stands alone")
     parser.add_argument("--format", choices=FORMATS, help="the form of what is printed (default: text)")
     parser.add_argument("--waivers", metavar="FILE", help="accepted findings (default: oma-waivers.toml here)")
@@ -40,7 +43,7 @@ def given(args: argparse.Namespace) -> list[str]:
 def run(args: argparse.Namespace) -> int:
     """0 if the checkpoint holds, 1 for findings, 2 for what is none; then the forms for machines say so too."""
     from openmodelatlas.cli.progress import Show
-    from openmodelatlas.errors import NotACheckpoint
+    from openmodelatlas.errors import CheckpointError, NotACheckpoint
     from openmodelatlas.maps import keep_own
     from openmodelatlas.verify.checkpoint import refused, verify
     from openmodelatlas.verify.target import resolve
@@ -52,11 +55,12 @@ def run(args: argparse.Namespace) -> int:
     try:
         target = resolve(name)
         original = None if args.against is None else resolve(args.against).path
+        text = _text(args)
         _apart(target, page)
         before = _state(target, args.record)
         done = verify(
             target.path, target=name, checkpoint=target.checkpoint, values=args.values or args.record,
-            against=original, waivers=waivers, progress=show,
+            against=original, logits=text, waivers=waivers, progress=show,
         )  # fmt: skip
     except NotACheckpoint as error:
         show.close()
@@ -71,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
     _give(done.report, done.ledger, form, page)
     if before is not None:
         sys.stdout.flush()
+        if done.report.waived:
+            raise CheckpointError("not recorded, since a finding is waived", where=name)
         kept = keep_own(Path(target.path), done.report, before)
         print(f"recorded for {kept.model}, sha256 {kept.sha256}; the next oma site shows it", file=sys.stderr)
     return 0 if done.report.ok else 1
@@ -82,6 +88,21 @@ def _form(args: argparse.Namespace) -> str:
     if args.json and args.format not in (None, "json"):
         raise UsageError("--json and --format are two forms of one output", found=f"--format {args.format}")
     return "json" if args.json else args.format or "text"
+
+
+def _text(args: argparse.Namespace) -> str | None:
+    """The text that both checkpoints are run on, if they are."""
+    from openmodelatlas.errors import UsageError
+    from openmodelatlas.verify.against_logits import sample
+
+    if args.against is None and (args.logits or args.text is not None):
+        raise UsageError("--logits and --text compare two checkpoints", fix="name the other with --against")
+    if args.text is None:
+        return sample() if args.logits else None
+    try:
+        return Path(args.text).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError("not UTF-8", where=args.text) from None
 
 
 def _waivers(file: str | None) -> "tuple[Waiver, ...]":

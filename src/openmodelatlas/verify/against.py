@@ -11,12 +11,12 @@ from openmodelatlas.errors import CheckpointError
 from openmodelatlas.fetch.progress import Progress, silent
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.findings import finding, of_error
-from openmodelatlas.records.report import Finding, Ledger
+from openmodelatlas.records.report import Finding
 from openmodelatlas.verify import against_causes
+from openmodelatlas.verify.against_tokenizer import compare_tokenizers
+from openmodelatlas.verify.held import held
 from openmodelatlas.verify.outcome import Outcome, outcome
-from openmodelatlas.weights.described import described
 from openmodelatlas.weights.identify import identify
-from openmodelatlas.weights.ledger import account
 from openmodelatlas.weights.losses import Loss, loss
 from openmodelatlas.weights.naming import name_table
 from openmodelatlas.weights.opened import Opened
@@ -40,7 +40,6 @@ class Fit:
 class _Side:
     opened: Opened
     variant: Variant
-    ledger: Ledger
     units: Units
 
 
@@ -76,13 +75,15 @@ def compare(original: Opened, conversion: Opened, progress: Progress = silent) -
     findings += [_cause(a, b, unit) for unit in apart]
     words = [f"{count:,} {how}" for how, count in kinds.most_common()]
     words += [f"{len(apart):,} different"] if apart else []
-    return outcome("against", f"{len(shared):,} parameters: {', '.join(words)}", findings, _worst(b, losses))
+    tokens, compared = compare_tokenizers(original, conversion)
+    detail = f"{len(shared):,} parameters: {', '.join(words)}"
+    return outcome("against", detail, findings + tokens, (*_worst(b, losses), compared))
 
 
 def _side(opened: Opened) -> _Side:
-    variant = described(opened.header, opened.scheme, identify(opened.header, opened.scheme).nearest.family)
-    ledger = account(opened.header, variant, opened.scheme)
-    return _Side(opened=opened, variant=variant, ledger=ledger, units=Units(opened, variant, ledger))
+    found = held(opened, identify(opened.header, opened.scheme))
+    units = Units(opened, found.variant, found.ledger)
+    return _Side(opened=opened, variant=found.variant, units=units)
 
 
 def _settings(a: _Side, b: _Side) -> list[Finding]:

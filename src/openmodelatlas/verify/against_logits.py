@@ -1,6 +1,7 @@
 """Two checkpoints run on the same tokens: how far their next-token probabilities are apart, and where it begins."""
 
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import NamedTuple
 
 import torch
@@ -10,13 +11,12 @@ from openmodelatlas.errors import CheckpointError
 from openmodelatlas.fetch.progress import Progress, silent
 from openmodelatlas.infer.cache import Session
 from openmodelatlas.infer.steady import steady
-from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.findings import finding
 from openmodelatlas.trace.capture import op_values
-from openmodelatlas.verify.outcome import Outcome, outcome
-from openmodelatlas.weights.described import described
+from openmodelatlas.verify.against_tokenizer import tokenizer_of
+from openmodelatlas.verify.held import held
+from openmodelatlas.verify.outcome import Outcome, not_run, outcome
 from openmodelatlas.weights.identify import identify
-from openmodelatlas.weights.ledger import account
 from openmodelatlas.weights.load import load
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.plain import TYPES
@@ -38,6 +38,22 @@ class Divergence(NamedTuple):
     largest: float
     agree: float
     positions: int
+
+
+def compare_on(a: Opened, b: Opened, text: str, progress: Progress = silent) -> Outcome:
+    """The two on a text, as A's tokenizer reads it."""
+    tokenizer = tokenizer_of(a)
+    if tokenizer is None:
+        return not_run("logits", "the original brings no tokenizer that can be built")
+    try:
+        return compare_logits(a, b, tokenizer.encode(text), progress)
+    except CheckpointError as error:
+        return not_run("logits", f"{error}")
+
+
+def sample() -> str:
+    """A text of a few hundred tokens: prose, code, numbers, questions, other languages."""
+    return (files(__package__) / "sample.txt").read_text(encoding="utf-8")
 
 
 def compare_logits(a: Opened, b: Opened, tokens: Sequence[int], progress: Progress = silent) -> Outcome:
@@ -75,16 +91,10 @@ class _Run(NamedTuple):
 
 
 def _run(opened: Opened, tokens: list[int], progress: Progress) -> _Run:
-    variant = _variant(opened)
-    ledger = account(opened.header, variant, opened.scheme)
-    model = load(opened, variant, ledger, progress=progress)
-    plain = all(row.stored is None or row.stored.type in TYPES for row in ledger.rows)
+    found = held(opened, identify(opened.header, opened.scheme))
+    model = load(opened, found.variant, found.ledger, progress=progress)
+    plain = all(row.stored is None or row.stored.type in TYPES for row in found.ledger.rows)
     return _Run(_logits(model, tokens), _values(model, tokens[:PREFIX]), plain)
-
-
-def _variant(opened: Opened) -> Variant:
-    identity = identify(opened.header, opened.scheme)
-    return identity.nearest if identity.matches else described(opened.header, opened.scheme, identity.nearest.family)
 
 
 def _logits(model: nn.Module, tokens: list[int]) -> Tensor:

@@ -22,6 +22,7 @@ from openmodelatlas.records.report import CheckpointRecord, Finding, Header, Led
 from openmodelatlas.trace.capture import summaries
 from openmodelatlas.verify import contents
 from openmodelatlas.verify.against import compare
+from openmodelatlas.verify.against_logits import compare_on
 from openmodelatlas.verify.held import Held, held
 from openmodelatlas.verify.outcome import Outcome, not_run, outcome
 from openmodelatlas.verify.tokenizer import check_text
@@ -54,14 +55,15 @@ def verify(
     checkpoint: Checkpoint | None = None,
     values: bool = False,
     against: str | os.PathLike[str] | None = None,
+    logits: str | None = None,
     waivers: tuple[Waiver, ...] = (),
     progress: Progress = silent,
 ) -> CheckpointVerification:
     """Hold a checkpoint against the atlas: headers and small files only, and with `values` every number too.
 
     `target`: what the report calls it; `checkpoint`: the catalogue's entry, whose hash and model it must have;
-    `against`: another checkpoint, of which it must be a conversion. NotACheckpoint if one cannot be read as one; every
-    other flaw is a finding."""
+    `against`: another checkpoint, of which it must be a conversion; `logits`: a text on which both are run besides.
+    NotACheckpoint if one cannot be read as one; every other flaw is a finding."""
     name = target or os.fspath(path)
     with ExitStack() as stack:
         original = None if against is None else stack.enter_context(open_checkpoint(against))
@@ -84,6 +86,8 @@ def verify(
             outcomes.append(check_values(opened, ledger, progress) if values else not_run("values", VALUES_NOT_READ))
         if original is not None:
             outcomes.append(compare(original, opened, progress))
+            if logits is not None:
+                outcomes.append(compare_on(original, opened, logits, progress))
         counts = {} if ledger is None else contents.counts(ledger, variant)
         report = _report(name, opened.header, identity, counts, apply(outcomes, name, waivers, date.today()))
         return CheckpointVerification(report=report, ledger=ledger, header=opened.header)
