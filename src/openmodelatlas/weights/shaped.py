@@ -1,6 +1,7 @@
 """Numbers that the settings state and the stored tensors contradict: what the shapes show counts."""
 
 import dataclasses
+import math
 
 from openmodelatlas.errors import AtlasError
 from openmodelatlas.models.variant import Variant
@@ -11,6 +12,9 @@ from openmodelatlas.weights.shapes import Shapes, parameter_shapes, solved, stor
 MOST_CHANGES = 3
 LARGEST = 1 << 31
 CANDIDATES = 4
+Wrong = tuple[int, int]
+"""How many shapes are wrong, and how many numbers are in them: where two values explain as many shapes, larger ones
+count."""
 
 
 def shaped(header: Header, variant: Variant, table: NameTable) -> tuple[Variant, frozenset[str]]:
@@ -20,7 +24,7 @@ def shaped(header: Header, variant: Variant, table: NameTable) -> tuple[Variant,
     stored = stored_shapes(variant, table, {tensor.name: tensor.shape for tensor in header.tensors})
     changed: dict[str, int] = {}
     left = _wrong(stored, parameter_shapes(variant, changed))
-    while left and len(changed) < MOST_CHANGES:
+    while left[0] and len(changed) < MOST_CHANGES:
         best = min(_repairs(variant, changed, stored, left), default=None)
         if best is None or best[0] >= left:
             break
@@ -30,7 +34,7 @@ def shaped(header: Header, variant: Variant, table: NameTable) -> tuple[Variant,
     return dataclasses.replace(variant, config=config), frozenset(changed)
 
 
-def _repairs(variant: Variant, changed: dict[str, int], stored: Shapes, left: int) -> list[tuple[int, str, int]]:
+def _repairs(variant: Variant, changed: dict[str, int], stored: Shapes, left: Wrong) -> list[tuple[Wrong, str, int]]:
     """Each number with a value that some wrong shape shows, and how many shapes it leaves wrong."""
     base = parameter_shapes(variant, changed)
     wrong = {name: shape for name, shape in stored.items() if shape != base[name][-len(shape) :]}
@@ -50,5 +54,6 @@ def _repairs(variant: Variant, changed: dict[str, int], stored: Shapes, left: in
     return [repair for repair in found if repair[0] < left]
 
 
-def _wrong(stored: Shapes, shapes: Shapes) -> int:
-    return sum(shape != shapes[name][-len(shape) :] for name, shape in stored.items())
+def _wrong(stored: Shapes, shapes: Shapes) -> Wrong:
+    wrong = [shape for name, shape in stored.items() if shape != shapes[name][-len(shape) :]]
+    return len(wrong), sum(map(math.prod, wrong))
