@@ -13,7 +13,7 @@ from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, Ledger, StoredTensor, TensorRow
 from openmodelatlas.weights import steps
 from openmodelatlas.weights.ledger import metadata_findings, tensor_findings
-from openmodelatlas.weights.memory import preflight
+from openmodelatlas.weights.memory import give_back, preflight
 from openmodelatlas.weights.opened import Opened
 
 FREQUENCY_TOLERANCE = 1e-5  # relative; the divisors are float32 in the file and in the definition
@@ -39,8 +39,14 @@ def load(
         rows = [row for row in group if row.parameter is not None and row.stored is not None]
         if not rows:
             continue
-        pieces = (_read(file, row, variant).to(device=target, dtype=dtype) for row in rows)
-        weight = steps.stack_experts(pieces, len(rows)) if steps.STACK in rows[0].steps else next(pieces)
+        if steps.STACK in rows[0].steps:
+            weight = torch.empty((len(rows), *(rows[0].shape or ())), dtype=dtype, device=target)
+            for place, row in zip(weight, rows, strict=True):
+                place.copy_(_read(file, row, variant))
+                give_back()
+        else:
+            weight = _read(file, rows[0], variant).to(device=target, dtype=dtype)
+            give_back()
         _assign(model, rows[0], nn.Parameter(weight, requires_grad=False))
         done += sum(row.stored.bytes for row in rows if row.stored is not None)
         if progress is not None:

@@ -1,5 +1,7 @@
 """How much memory a load will take, and how much there is."""
 
+import contextlib
+import ctypes
 import os
 from pathlib import Path
 
@@ -59,6 +61,13 @@ def _physical() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         return None
+
+
+def give_back() -> None:
+    """Return freed memory to the system, where the C library would keep it: gaps between tensors that stay, which the
+    next one does not fit into, would add up to a multiple of the largest."""
+    with contextlib.suppress(AttributeError, OSError):  # another C library, which has no such call
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def preflight(ledger: Ledger, dtype: torch.dtype, device: torch.device, where: str) -> None:
