@@ -16,7 +16,8 @@ if TYPE_CHECKING:  # tokenizers are read without torch
     from openmodelatlas.models.variant import Variant
 
 MODEL = "tokenizer.model"
-UNREAD = ("tekken.json", "vocab.json", "vocab.txt", "spiece.model", "tiktoken.model", "qwen.tiktoken")
+UNREAD = ("tekken.json", "vocab.json", "vocab.txt", "spiece.model", "tiktoken.model")
+UNREAD_ENDING = ".tiktoken"
 """Forms that are seen and not read."""
 
 
@@ -67,7 +68,9 @@ def forms(beside: Mapping[str, bytes], metadata: Mapping[str, Any], variant: "Va
         found.append(_form(huggingface.FORM, lambda: _huggingface(beside, metadata)))
     if MODEL in beside:
         found.append(_form(MODEL, lambda: _model(beside, metadata, variant)))
-    return Forms(found=tuple(found), unread=tuple(name for name in UNREAD if name in beside))
+    return Forms(
+        found=tuple(found), unread=tuple(name for name in beside if name in UNREAD or name.endswith(UNREAD_ENDING))
+    )
 
 
 def _form(name: str, build: Callable[[], Form]) -> Form:
