@@ -121,7 +121,7 @@ def test_github_gets_no_more_than_it_shows() -> None:
     assert "and 349 more" in made[-2]
 
 
-def test_the_summary_of_a_workflow_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_summary_of_a_workflow_is_inert() -> None:
     made = render_report_ci.summary(report(HOSTILE, "[a](b) | @me"))
     assert "<script" not in made
     assert r"\[a\]\(b\) \| \@me" in made
@@ -199,3 +199,13 @@ def test_options_of_checkpoints_are_not_for_models(option: list[str], capsys: py
 def test_a_repository_of_the_hub_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "meta-llama/Llama-3.1-8B"]) == 2
     assert "on the Hub it is hf:meta-llama/Llama-3.1-8B" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--values"], ["--against", "x.gguf"], ["--record"]])
+def test_no_tensor_of_a_repository_is_read(
+    option: list[str], write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(name="x.gguf")
+    monkeypatch.chdir(tmp_path)
+    assert main(["verify", "hf:a/b", *option]) == 2
+    assert option[0] in capsys.readouterr().err

@@ -17,8 +17,8 @@ from openmodelatlas.records.report import Check, Ledger, MetadataRow, Report, St
 Write = Callable[..., Path]
 HOSTILE = "a</title></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\0\u202e\ud800"
 KNOWN_TAGS = {
-    "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "div", "table", "thead", "tbody", "tr", "th",
-    "td", "ul", "li", "code", "input", "script",
+    "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "div", "table", "thead", "tbody", "tr",
+    "th", "td", "ul", "li", "code", "input", "script",
 }  # fmt: skip
 
 
@@ -80,8 +80,8 @@ def test_words_of_a_file_stay_words() -> None:
     assert set(found.tags) <= KNOWN_TAGS
     assert found.tags.count("script") == 1
     assert {name for name, _ in found.attributes} <= {
-        "lang", "charset", "http-equiv", "content", "name", "class", "id", "hidden", "type", "data-table", "placeholder",
-        "aria-label", "colspan",
+        "lang", "charset", "http-equiv", "content", "name", "class", "id", "hidden", "type", "data-table",
+        "placeholder", "aria-label", "colspan",
     }  # fmt: skip
     assert "\0" not in made
     assert "\u202e" not in made

@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
         original = None if args.against is None else resolve(args.against).path
         text = _text(args)
         _apart(target, page)
+        _at_hand(target, args)
         before = _state(target, args.record)
         done = verify(
             target.path, target=name, checkpoint=target.checkpoint, values=args.values or args.record,
@@ -132,6 +133,16 @@ def _apart(target: "Target", page: Path | None) -> None:
         inside = place.is_dir() and home.parent == place.resolve() and home.suffix != ".html"
         if home == place.resolve() or inside:
             raise UsageError("--html names a file of the checkpoint", where=str(page))
+
+
+def _at_hand(target: "Target", args: argparse.Namespace) -> None:
+    """Numbers are read only of what is here; of a repository headers are fetched."""
+    from openmodelatlas.errors import UsageError
+    from openmodelatlas.weights.open import HUB
+
+    if str(target.path).startswith(HUB) and (args.values or args.against):
+        option = "--values" if args.values else "--against"
+        raise UsageError(f"{option} reads tensors, and of a repository only headers are fetched", where=args.target[0])
 
 
 def _state(target: "Target", record: bool) -> os.stat_result | None:

@@ -18,7 +18,7 @@ KEYS = ("finding", "where", "target", "reason", "expires")
 FREE = ("where", "target")
 """Keys that may be left out: any place, any checkpoint."""
 LARGEST = 1 << 20
-_HEADING = re.compile(r"^\s*\[\[\s*waiver\s*\]\]", re.M)
+_HEADING = re.compile(r"^[ \t]*\[\[[ \t]*waiver[ \t]*\]\]", re.M)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,23 @@ class Waiver:
 
 
 def _like(wanted: str, text: str) -> bool:
-    """Plain matching but for `*` and `?`; brackets, which places are full of, stand for themselves."""
-    expression = "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in re.sub(r"\*+", "*", wanted))
-    return re.fullmatch(expression, text, re.S) is not None
+    """Plain matching but for `*` and `?`; brackets, which places are full of, stand for themselves.
+
+    Of a star that went too short only the last is ever tried again, so that no pattern takes longer than the product of
+    both lengths."""
+    at, here, star, after = 0, 0, -1, 0
+    while here < len(text):
+        if at < len(wanted) and wanted[at] == "*":
+            star, after = at, here
+            at += 1
+        elif at < len(wanted) and wanted[at] in ("?", text[here]):
+            at, here = at + 1, here + 1
+        elif star >= 0:
+            after += 1
+            at, here = star + 1, after
+        else:
+            return False
+    return not wanted[at:].strip("*")
 
 
 def usual(folder: Path) -> tuple[Waiver, ...]:
