@@ -138,26 +138,30 @@ def one_wrong(values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("change", "codes", "words"),
     [
-        (put(Q, half_split), ["row-order"], "rows of each head in two halves"),
-        (put(K, half_split), ["row-order"], "rows of each head in two halves"),
-        (exchange(GATE, UP), ["swapped", "swapped"], "those of blocks.0.feed_forward.up.weight"),
-        (exchange(Q, "blk.0.attn_q.weight"), ["swapped", "swapped"], "those of blocks.1.attention.q.weight"),
-        (put("blk.0.attn_output.weight", np.transpose), ["transposed"], "exchanged"),
-        (put(NORM, lambda w: w + 1), ["offset"], "plus one"),
-        (put(NORM, lambda w: w - 1), ["offset"], "minus one"),
-        (put(V, lambda w: -w), ["scaled"], "times -1"),
-        (put(V, lambda w: w * np.float32(0.125)), ["scaled"], "times 0.125"),
-        (put(V, lambda w: np.roll(w, 16, 0)), ["rows-permuted"], "32 rows moved, first row 0, which is row 16"),
-        (put("token_embd.weight", lambda w: np.roll(w, 1, 0)), ["rows-permuted"], "272 rows moved"),
-        (put(V, one_wrong), ["differs"], "1 of 2,048 differ"),
-        (put(V, lambda w: w.astype(np.float16).astype(np.float32)), ["rounding"], "out of F16"),
-        (put(V, np.zeros_like), ["differs"], "2,048 of 2,048 differ"),
+        (put(Q, half_split), ["against.row-order"], "rows of each head in two halves"),
+        (put(K, half_split), ["against.row-order"], "rows of each head in two halves"),
+        (exchange(GATE, UP), ["against.swapped", "against.swapped"], "those of blocks.0.feed_forward.up.weight"),
+        (
+            exchange(Q, "blk.0.attn_q.weight"),
+            ["against.swapped", "against.swapped"],
+            "those of blocks.1.attention.q.weight",
+        ),
+        (put("blk.0.attn_output.weight", np.transpose), ["against.transposed"], "exchanged"),
+        (put(NORM, lambda w: w + 1), ["against.offset"], "plus one"),
+        (put(NORM, lambda w: w - 1), ["against.offset"], "minus one"),
+        (put(V, lambda w: -w), ["against.scaled"], "times -1"),
+        (put(V, lambda w: w * np.float32(0.125)), ["against.scaled"], "times 0.125"),
+        (put(V, lambda w: np.roll(w, 16, 0)), ["against.rows-permuted"], "32 rows moved, first row 0, which is row 16"),
+        (put("token_embd.weight", lambda w: np.roll(w, 1, 0)), ["against.rows-permuted"], "272 rows moved"),
+        (put(V, one_wrong), ["against.differs"], "1 of 2,048 differ"),
+        (put(V, lambda w: w.astype(np.float16).astype(np.float32)), ["against.rounding"], "out of F16"),
+        (put(V, np.zeros_like), ["against.differs"], "2,048 of 2,048 differ"),
     ],
 )
 def test_the_cause_is_named(write: Write, change: Callable[[Arrays], None], codes: list[str], words: str) -> None:
     check, findings = against(write, tiny.file(), with_arrays(change))
     assert check.state == "failed"
-    assert [finding.code for finding in findings] == [f"against.{code}" for code in codes]
+    assert [finding.code for finding in findings] == codes
     assert words in findings[0].found
 
 
@@ -195,6 +199,25 @@ def test_a_missing_tensor_and_a_foreign_setting_are_named(write: Write) -> None:
     assert findings[0].where == "llama.rope.freq_base (rope_theta)"
     assert findings[0].found == "12345.0"
     assert findings[1].where == "blocks.0.attention.v.weight"
+
+
+def test_a_tensor_that_the_original_lacks_is_named(write: Write) -> None:
+    made = tiny.file()
+    made.tensors = [tensor for tensor in made.tensors if tensor.name != V]
+    _, [finding] = against(write, made, tiny.file())
+    assert (finding.code, finding.where, finding.found) == ("against.surplus", "blocks.0.attention.v.weight", V)
+
+
+def test_tokenizers_are_compared(write: Write) -> None:
+    made = tiny.file()
+    tokens = list(made.metadata["tokenizer.ggml.tokens"])
+    tokens[5], tokens[6] = tokens[6], tokens[5]
+    made.metadata = {**made.metadata, "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.bos_token_id": 0}
+    check, findings = against(write, tiny.file(), made)
+    assert {finding.code for finding in findings} == {"against.tokenizer"}
+    assert findings[0].where == "tokenizer.ggml and tokenizer.ggml, id 5"
+    assert [(f.expected, f.found) for f in findings if f.where == "beginning of text"] == [("1", "0")]
+    assert "the same chat template" in check.notes[-1]
 
 
 def test_another_family_is_not_comparable(write: Write) -> None:
