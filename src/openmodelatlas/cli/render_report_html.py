@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 2000
 """Rows of a ledger up to which each has a line; longer ones are folded by the pattern of their names."""
 MOST_PLACES = 1000
-STATE = {"ok": "holds", "failed": "does not hold", "not run": "not run"}
+STATE = {"ok": "holds", "failed": "fails", "not run": "not run"}
 
 
 def text(words: str) -> str:
