@@ -34,7 +34,7 @@ def described(header: Header, scheme: Scheme, family: str) -> Variant:
     for reading in readings(header.metadata, nearest, table):
         if hasattr(nearest.config, reading.field):
             own = getattr(nearest.config, reading.field)
-            _check(reading.field, reading.key, reading.value, header.path)
+            _check(reading.field, reading.key, reading.value, header.path, type(own))
             changed[reading.field] = _decimal(reading.value) if type(own) is float else reading.value
     stated = dataclasses.replace(nearest, config=dataclasses.replace(nearest.config, **changed), name=DESCRIBED)
     shown = sizes(header, stated, table, set(changed))
@@ -58,15 +58,17 @@ def _strangeness(header: Header, variant: Variant, table: NameTable, common: set
 
 def _decimal(value: float) -> float:
     """The number that was meant: where a format keeps float32, the shortest decimal that becomes it (1e-05)."""
-    short = np.float32(value)
+    with np.errstate(over="ignore"):
+        short = np.float32(value)
     return float(str(short)) if float(short) == value else float(value)
 
 
-def _check(field: str, key: str, value: Any, where: str) -> None:
+def _check(field: str, key: str, value: Any, where: str, kind: type) -> None:
+    """`kind`: of a size, which is whole, or of any other number."""
     most = MOST_BLOCKS if field == "num_hidden_layers" else LARGEST
     if type(value) is int and 0 < value <= most:
         return
-    if type(value) is float and 0.0 < value < float("inf"):
+    if type(value) is float and kind is float and 0.0 < value < float("inf"):
         return
     raise CheckpointError(
         f"a number that no model can have: {key}", where=where, expected=f"1 to {most}", found=repr(value)[:40]

@@ -23,7 +23,7 @@ def sizes(header: Header, variant: Variant, table: NameTable, known: set[str]) -
             continue
         base, other = parameter_shapes(variant, found), parameter_shapes(variant, {**found, name: 2 * value})
         shown = set(solved(value, base, other, stored_shapes(variant, table, stored)))
-        if len(shown) == 1:
+        if len(shown) == 1 and min(shown) > 0:
             found |= {name: shown.pop()}
     return found
 
