@@ -78,7 +78,7 @@ def checkpoint(repeat: int) -> None:
     from openmodelatlas.catalog.checkpoints import find, path_of
     from openmodelatlas.infer.checkpoint import load_checkpoint
     from openmodelatlas.infer.generate import generate
-    from openmodelatlas.weights.gguf import open_gguf
+    from openmodelatlas.weights.reading.gguf import open_gguf
 
     path: Path = path_of(find("smollm2-135m-instruct"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.weights.naming import block_pattern, name_table, pieces
-from openmodelatlas.weights.stated import nested, stated
+from openmodelatlas.weights.writing.stated import nested, stated
 
 BYTES = 2  # of a BF16 value
 

@@ -96,7 +96,7 @@ def test_files_stay_small(path: Path) -> None:
         "from openmodelatlas.catalog import find; find.models()",
         "import openmodelatlas.evidence.resolve",
         "import openmodelatlas.site.build",
-        "import openmodelatlas.weights.gguf",
+        "import openmodelatlas.weights.reading.gguf",
     ],
 )
 def test_torch_is_not_imported(code: str) -> None:

@@ -159,7 +159,7 @@ def test_a_link_is_not_followed(folder: Path, capsys: pytest.CaptureFixture[str]
 SLOW = """
 import sys, time
 from openmodelatlas.cli.main import main
-from openmodelatlas.weights.outgoing import Outgoing
+from openmodelatlas.weights.writing.outgoing import Outgoing
 pieces = Outgoing.pieces
 def slow(self):
     yield from pieces(self)

@@ -10,7 +10,7 @@ from openmodelatlas.text import chat
 from openmodelatlas.text.chat import apply_template
 from openmodelatlas.text.gguf_vocabulary import from_gguf
 from openmodelatlas.text.tokenizer import Tokenizer
-from openmodelatlas.weights.gguf import open_gguf
+from openmodelatlas.weights.reading.gguf import open_gguf
 
 HELLO = [{"role": "user", "content": "hello <|end|>"}]
 

@@ -11,7 +11,7 @@ import transformers
 from openmodelatlas.errors import CheckpointError, InputError
 from openmodelatlas.text.gguf_vocabulary import from_gguf
 from openmodelatlas.text.tokenizer import Tokenizer
-from openmodelatlas.weights.gguf import open_gguf
+from openmodelatlas.weights.reading.gguf import open_gguf
 
 FRACTION = "add ½ cup"
 TEXTS = [

@@ -14,9 +14,9 @@ from gguf_writer import File, Tensor, f32
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Check, Finding
 from openmodelatlas.verify.against import compare
-from openmodelatlas.weights.ggml import NUMBERS
 from openmodelatlas.weights.naming import block_pattern, name_table
 from openmodelatlas.weights.open import open_checkpoint
+from openmodelatlas.weights.reading.ggml import NUMBERS
 
 Write = Callable[..., Path]
 Arrays = dict[str, np.ndarray]

@@ -15,7 +15,7 @@ from openmodelatlas.models import find
 from openmodelatlas.records.report import Check, Finding
 from openmodelatlas.verify import values
 from openmodelatlas.verify.checkpoint import verify
-from openmodelatlas.weights.gguf import GGUFFile
+from openmodelatlas.weights.reading.gguf import GGUFFile
 
 Write = Callable[..., Path]
 Change = Callable[[dict[str, np.ndarray]], Any]

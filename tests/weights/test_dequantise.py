@@ -7,8 +7,8 @@ import torch
 
 from openmodelatlas.errors import CheckpointError
 from openmodelatlas.records.report import StoredTensor
-from openmodelatlas.weights.dequantise import PLAIN, dequantise
-from openmodelatlas.weights.ggml import BY_NAME, NUMBERS
+from openmodelatlas.weights.reading.dequantise import PLAIN, dequantise
+from openmodelatlas.weights.reading.ggml import BY_NAME, NUMBERS
 
 
 def stored(kind: str, rows: int, blocks: int) -> StoredTensor:
@@ -51,7 +51,7 @@ def test_a_large_tensor_is_read_in_parts(kind: str, monkeypatch: pytest.MonkeyPa
     tensor = stored(kind, 5, 3)
     data = memoryview(bytearray(np.random.default_rng(7).integers(0, 60, tensor.bytes, dtype=np.uint8).tobytes()))
     whole = dequantise(data, tensor)
-    monkeypatch.setattr("openmodelatlas.weights.dequantise.AT_ONCE", 4 * BY_NAME[kind].elements)
+    monkeypatch.setattr("openmodelatlas.weights.reading.dequantise.AT_ONCE", 4 * BY_NAME[kind].elements)
     assert torch.equal(dequantise(data, tensor), whole)
 
 

@@ -12,8 +12,8 @@ from openmodelatlas.errors import CheckpointError
 from openmodelatlas.models import tied
 from openmodelatlas.weights.configuration import flat
 from openmodelatlas.weights.described import described
-from openmodelatlas.weights.gguf import open_gguf
 from openmodelatlas.weights.naming import name_table
+from openmodelatlas.weights.reading.gguf import open_gguf
 
 Write = Callable[..., Path]
 

@@ -16,11 +16,11 @@ from openmodelatlas.models import variants
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.parts.norm import ZeroCenteredRMSNorm
 from openmodelatlas.records.report import Finding
-from openmodelatlas.weights.gguf import open_gguf
 from openmodelatlas.weights.identify import Identity, identify
 from openmodelatlas.weights.ledger import account, metadata_findings, tensor_findings
 from openmodelatlas.weights.load import load
 from openmodelatlas.weights.naming import block_pattern, fill, name_table, pieces
+from openmodelatlas.weights.reading.gguf import open_gguf
 
 Write = Callable[..., Path]
 

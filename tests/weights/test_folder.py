@@ -18,10 +18,10 @@ import torch
 from gguf_writer import File
 
 from openmodelatlas.errors import NotACheckpoint
-from openmodelatlas.weights.digests import check_digests
-from openmodelatlas.weights.folder import open_file_in_folder, open_folder
 from openmodelatlas.weights.naming import has_names
 from openmodelatlas.weights.opened import Opened
+from openmodelatlas.weights.reading.digests import check_digests
+from openmodelatlas.weights.reading.folder import open_file_in_folder, open_folder
 
 KINDS = tiny.representatives()
 OF = tiny.variant()
@@ -424,7 +424,7 @@ def test_shards_that_are_numbered_as_two_sets(sharded: Path) -> None:
 
 
 def test_a_folder_of_something_else_is_not_searched(sharded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openmodelatlas.weights.place.MOST_ENTRIES", 4)
+    monkeypatch.setattr("openmodelatlas.weights.reading.place.MOST_ENTRIES", 4)
     assert refused(sharded)[0] == "files.crowded"
     assert len(open_files(sharded / SHARD.format(1)).header.tensors) > 0  # a file stands for itself
 

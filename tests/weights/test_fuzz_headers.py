@@ -21,10 +21,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from openmodelatlas.errors import AtlasError, NotACheckpoint
-from openmodelatlas.weights import gguf, pth, tensor_pickle
 from openmodelatlas.weights.open import open_checkpoint
-from openmodelatlas.weights.safetensors import BITS, read_header
-from openmodelatlas.weights.source import LocalFile
+from openmodelatlas.weights.reading import gguf, pth, tensor_pickle
+from openmodelatlas.weights.reading.safetensors import BITS, read_header
+from openmodelatlas.weights.reading.source import LocalFile
 
 EXAMPLES = int(os.environ.get("OMA_FUZZ", "150"))
 MOST_MEMORY = 8 << 20  # bytes, for files of a few kilobytes

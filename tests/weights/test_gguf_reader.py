@@ -16,8 +16,8 @@ import tiny
 from gguf_writer import ARRAY, BOOL, STRING, U32, File, Tensor, f32, string, value
 
 from openmodelatlas.errors import NotACheckpoint
-from openmodelatlas.weights.ggml import TYPES
-from openmodelatlas.weights.gguf import open_gguf
+from openmodelatlas.weights.reading.ggml import TYPES
+from openmodelatlas.weights.reading.gguf import open_gguf
 
 Write = Callable[..., Path]
 ONE = f32("a", np.zeros((2, 32)))
@@ -65,7 +65,7 @@ def test_opens_the_demo_at_once(demo_checkpoint: Path) -> None:
 
 def test_needs_no_torch(tiny_checkpoint: Path) -> None:
     code = (
-        "import sys; from openmodelatlas.weights.gguf import open_gguf; open_gguf(sys.argv[1]).section('');"
+        "import sys; from openmodelatlas.weights.reading.gguf import open_gguf; open_gguf(sys.argv[1]).section('');"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, str(tiny_checkpoint)], check=True)

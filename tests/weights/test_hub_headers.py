@@ -22,8 +22,8 @@ from made_hub import COMMIT, Hub, serving
 from openmodelatlas.errors import AtlasError, CheckpointError, FetchError, NotACheckpoint, UnknownName, UsageError
 from openmodelatlas.fetch import hub as fetch_hub
 from openmodelatlas.fetch.hub import open_model
-from openmodelatlas.weights import causes, gguf, remote
 from openmodelatlas.weights.open import open_checkpoint
+from openmodelatlas.weights.reading import causes, gguf, remote
 
 OF = tiny.variant()
 WHERE = f"hf:org/tiny@{COMMIT}"

@@ -23,7 +23,7 @@ SIZE = 20 * GIB
 OPEN_ALL = f"""
 import resource, sys
 from openmodelatlas.weights.open import open_checkpoint
-import openmodelatlas.weights.plain, openmodelatlas.weights.dequantise
+import openmodelatlas.weights.reading.plain, openmodelatlas.weights.reading.dequantise
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + {GIB // 4},) * 2)
 for path in sys.argv[1:]:

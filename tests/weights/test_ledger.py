@@ -12,9 +12,9 @@ from gguf_writer import File, f32
 from openmodelatlas.errors import CheckpointError
 from openmodelatlas.models import find, variants
 from openmodelatlas.records.report import Ledger
-from openmodelatlas.weights.gguf import open_gguf
 from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.ledger import account, metadata_findings, tensor_findings
+from openmodelatlas.weights.reading.gguf import open_gguf
 
 Write = Callable[..., Path]
 

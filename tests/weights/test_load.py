@@ -15,10 +15,10 @@ from openmodelatlas.errors import CheckpointError
 from openmodelatlas.models import tied
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.weights import memory, steps
-from openmodelatlas.weights.gguf import GGUFFile, open_gguf
 from openmodelatlas.weights.ledger import account
 from openmodelatlas.weights.load import load
 from openmodelatlas.weights.naming import EXPERT, block_pattern, fill, name_table, pieces
+from openmodelatlas.weights.reading.gguf import GGUFFile, open_gguf
 
 Write = Callable[..., Path]
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from openmodelatlas.weights.ggml import BY_NAME, NUMBERS
 from openmodelatlas.weights.losses import SMALLEST_BLOCK, bound, loss
+from openmodelatlas.weights.reading.ggml import BY_NAME, NUMBERS
 
 MEASURED = tomllib.loads((files("openmodelatlas.weights") / "losses.toml").read_text())["measured"]
 ROWS, COLUMNS = 128, 1024

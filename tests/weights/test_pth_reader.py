@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from openmodelatlas.errors import NotACheckpoint
-from openmodelatlas.weights.pth import PthHeader, read_header
-from openmodelatlas.weights.source import LocalFile
+from openmodelatlas.weights.reading.pth import PthHeader, read_header
+from openmodelatlas.weights.reading.source import LocalFile
 
 KINDS = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,

@@ -13,9 +13,9 @@ import safetensors.torch
 import torch
 
 from openmodelatlas.errors import CheckpointError, NotACheckpoint
-from openmodelatlas.weights import plain
-from openmodelatlas.weights.safetensors import BITS, LARGEST_HEADER, SafetensorsHeader, read_header
-from openmodelatlas.weights.source import LocalFile
+from openmodelatlas.weights.reading import plain
+from openmodelatlas.weights.reading.safetensors import BITS, LARGEST_HEADER, SafetensorsHeader, read_header
+from openmodelatlas.weights.reading.source import LocalFile
 
 Case = tuple[bytes, bytes]
 

@@ -13,9 +13,12 @@ import torch
 from torch import Tensor
 
 from openmodelatlas.errors import CheckpointError, UsageError, WriteError
-from openmodelatlas.weights import outgoing, write_gguf, write_meta, write_safetensors, written
-from openmodelatlas.weights.outgoing import Outgoing
-from openmodelatlas.weights.stated import feed_forward_width, nested
+from openmodelatlas.weights.writing import gguf as write_gguf
+from openmodelatlas.weights.writing import meta as write_meta
+from openmodelatlas.weights.writing import outgoing, written
+from openmodelatlas.weights.writing import safetensors as write_safetensors
+from openmodelatlas.weights.writing.outgoing import Outgoing
+from openmodelatlas.weights.writing.stated import feed_forward_width, nested
 
 DTYPES = list(outgoing.KEPT)
 

@@ -8,11 +8,11 @@ from openmodelatlas.models.variant import Variant
 from openmodelatlas.text import huggingface
 from openmodelatlas.text.forms import MODEL, Forms, forms
 from openmodelatlas.text.tokenizer import Tokenizer
-from openmodelatlas.weights.folder import small_files
 from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.open import open_checkpoint
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.place import LocalPlace
+from openmodelatlas.weights.reading.folder import small_files
+from openmodelatlas.weights.reading.place import LocalPlace
 
 FILES = (huggingface.FORM, MODEL)
 

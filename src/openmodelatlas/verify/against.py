@@ -20,7 +20,7 @@ from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.losses import Loss, loss
 from openmodelatlas.weights.naming import name_table
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.plain import TYPES
+from openmodelatlas.weights.reading.plain import TYPES
 from openmodelatlas.weights.settings import readings, same
 from openmodelatlas.weights.units import Unit, Units
 

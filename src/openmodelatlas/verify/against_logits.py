@@ -19,7 +19,7 @@ from openmodelatlas.verify.outcome import Outcome, not_run, outcome
 from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.load import load
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.plain import TYPES
+from openmodelatlas.weights.reading.plain import TYPES
 
 NOISE = 1e-6
 """Mean divergence, in nats, that two plain checkpoints of the same numbers may show; run alike they show none."""

@@ -28,10 +28,10 @@ from openmodelatlas.verify.outcome import Outcome, not_run, outcome
 from openmodelatlas.verify.tokenizer import check_text
 from openmodelatlas.verify.values import check_values
 from openmodelatlas.verify.waivers import Waiver, apply
-from openmodelatlas.weights.digests import CHECKLIST, check_digests
 from openmodelatlas.weights.identify import Identity, identify
 from openmodelatlas.weights.open import open_checkpoint
 from openmodelatlas.weights.opened import Opened
+from openmodelatlas.weights.reading.digests import CHECKLIST, check_digests
 
 COMPLETION_TOKENS = 32
 AGAINST_A_MODEL = ("configuration", "tensors", "parameters", "tokenizer", "template", "values")

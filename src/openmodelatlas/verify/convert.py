@@ -18,7 +18,6 @@ from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Finding, Ledger
 from openmodelatlas.verify.against import compare
 from openmodelatlas.verify.convert_text import Text, converted_text, without
-from openmodelatlas.weights import write_gguf, write_meta, write_safetensors
 from openmodelatlas.weights.described import described
 from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.ledger import account, metadata_findings, tensor_findings
@@ -26,12 +25,15 @@ from openmodelatlas.weights.load import constant_findings
 from openmodelatlas.weights.naming import Scheme, has_names, name_table
 from openmodelatlas.weights.open import open_checkpoint
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.outgoing import Outgoing, outgoing, plain
 from openmodelatlas.weights.settings import readings
-from openmodelatlas.weights.shares import shares
-from openmodelatlas.weights.stated import nested, stated, unsaid
-from openmodelatlas.weights.write_gguf import Typed
-from openmodelatlas.weights.written import need_room, placed, taken
+from openmodelatlas.weights.writing import gguf as write_gguf
+from openmodelatlas.weights.writing import meta as write_meta
+from openmodelatlas.weights.writing import safetensors as write_safetensors
+from openmodelatlas.weights.writing.gguf import Typed
+from openmodelatlas.weights.writing.outgoing import Outgoing, outgoing, plain
+from openmodelatlas.weights.writing.shares import shares
+from openmodelatlas.weights.writing.stated import nested, stated, unsaid
+from openmodelatlas.weights.writing.written import need_room, placed, taken
 
 SCHEMES: tuple[Scheme, ...] = ("huggingface", "gguf", "meta")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

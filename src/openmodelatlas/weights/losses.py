@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from openmodelatlas.weights.ggml import BY_NAME
+from openmodelatlas.weights.reading.ggml import BY_NAME
 
 SMALLEST_BLOCK = 32
 FARTHEST = 0.5

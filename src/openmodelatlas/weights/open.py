@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from openmodelatlas.weights.folder import open_file_in_folder, open_folder
 from openmodelatlas.weights.logical import logical
 from openmodelatlas.weights.opened import Opened
+from openmodelatlas.weights.reading.folder import open_file_in_folder, open_folder
 
 HUB = "hf:"
 
@@ -16,7 +16,7 @@ def open_checkpoint(target: str | os.PathLike[str]) -> Opened:
     There it is `hf:ORG/NAME[@REVISION][:FILE]`. NotACheckpoint says what is wrong with one that cannot be read;
     FetchError why the Hub did not give it."""
     if isinstance(target, str) and target.startswith(HUB):
-        from openmodelatlas.weights.remote import open_hub
+        from openmodelatlas.weights.reading.remote import open_hub
 
         return logical(open_hub(target.removeprefix(HUB)))
     path = Path(target)

@@ -39,9 +39,9 @@ CHECKS = {
 _HEAD = """\
 # Findings
 
-What `oma verify` can find, by the check that finds it. A finding is printed with its code in brackets; the code is what
-you look up here, and what a waiver names ([how to verify a checkpoint](verify-a-checkpoint.md)). Kinds under *Files* may
-also end the command at once with one line, where nothing more of a checkpoint can be read.
+What `oma verify` can find, by the check that finds it. A finding is printed with its code in brackets; the code is
+what you look up here, and what a waiver names ([how to verify a checkpoint](verify-a-checkpoint.md)). Kinds under
+*Files* may also end the command at once with one line, where nothing more of a checkpoint can be read.
 
 This page is made from the tables that messages are made from, by
 `python -m openmodelatlas.records.findings docs/findings.md`.

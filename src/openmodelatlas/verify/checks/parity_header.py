@@ -7,9 +7,9 @@ from openmodelatlas.records.catalog import Model
 from openmodelatlas.records.verification import Measurement, Tier, VerificationRecord
 from openmodelatlas.verify import parity_run as run_
 from openmodelatlas.verify.real import checkpoint_of, none_here
-from openmodelatlas.weights.gguf import open_gguf
 from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.ledger import account, metadata_findings, tensor_findings
+from openmodelatlas.weights.reading.gguf import open_gguf
 
 TITLE = "a real checkpoint's header has every tensor and setting of the model, and no other"
 TIER: Tier = "header match"

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.records.findings import finding, refusal
 from openmodelatlas.records.report import Header, StoredTensor
-from openmodelatlas.weights import causes
-from openmodelatlas.weights.ggml import TYPES
 from openmodelatlas.weights.opened import Opened
+from openmodelatlas.weights.reading import causes
+from openmodelatlas.weights.reading.ggml import TYPES
+from openmodelatlas.weights.reading.source import LocalFile, Source
 from openmodelatlas.weights.shown import shown
-from openmodelatlas.weights.source import LocalFile, Source
 
 if TYPE_CHECKING:  # headers are read without torch
     from torch import Tensor
@@ -105,7 +105,7 @@ class GGUFFile(Opened):
 
     def values(self, name: str, start: int = 0, end: int | None = None) -> "Tensor":
         """Dequantised, where it is not stored as plain numbers."""
-        from openmodelatlas.weights.dequantise import dequantise
+        from openmodelatlas.weights.reading.dequantise import dequantise
 
         tensor = self._tensors[name]
         found = self.tensor_bytes(name, start, end)

@@ -7,7 +7,7 @@ from typing import Any
 
 from openmodelatlas.records.findings import finding, refusal
 from openmodelatlas.records.report import Finding, StoredTensor
-from openmodelatlas.weights.shards import StoredFile
+from openmodelatlas.weights.reading.shards import StoredFile
 from openmodelatlas.weights.shown import shown
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from openmodelatlas.records import strict_json
 from openmodelatlas.records.findings import refusal
 from openmodelatlas.records.report import Finding, StoredTensor
-from openmodelatlas.weights import causes
+from openmodelatlas.weights.reading import causes
+from openmodelatlas.weights.reading.source import Source
 from openmodelatlas.weights.shown import shown
-from openmodelatlas.weights.source import Source
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,7 +59,7 @@ class SafetensorsHeader:
 
     def read(self, tensor: StoredTensor, start: int = 0, end: int | None = None) -> "Tensor":
         """A tensor, or some rows of it, in memory of its own."""
-        from openmodelatlas.weights import plain
+        from openmodelatlas.weights.reading import plain
 
         return plain.read(self.source, tensor, start, end)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from openmodelatlas.errors import UsageError
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.weights.naming import block_pattern, fill, name_table
-from openmodelatlas.weights.outgoing import Outgoing
+from openmodelatlas.weights.writing.outgoing import Outgoing
 
 AXES = {"rows": 0, "vocabulary": 0, "columns": 1}
 """The axis that each rule cuts; a table of tokens is cut as Llama 3's files are, by rows."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from openmodelatlas.records.findings import finding, refusal
 from openmodelatlas.records.report import Finding, StoredTensor
-from openmodelatlas.weights import causes
-from openmodelatlas.weights.safetensors import BITS
+from openmodelatlas.weights.reading import causes
+from openmodelatlas.weights.reading.safetensors import BITS
+from openmodelatlas.weights.reading.source import Source
+from openmodelatlas.weights.reading.tensor_pickle import TensorRecord, read_pickle
+from openmodelatlas.weights.reading.zip_records import Record, read_records
 from openmodelatlas.weights.shown import shown
-from openmodelatlas.weights.source import Source
-from openmodelatlas.weights.tensor_pickle import TensorRecord, read_pickle
-from openmodelatlas.weights.zip_records import Record, read_records
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,7 +38,7 @@ class PthHeader:
 
     def read(self, tensor: StoredTensor, start: int = 0, end: int | None = None) -> "Tensor":
         """A tensor, or some rows of it, in memory of its own."""
-        from openmodelatlas.weights import plain
+        from openmodelatlas.weights.reading import plain
 
         if tensor.name not in self.strides:
             return plain.read(self.source, tensor, start, end)

@@ -9,8 +9,8 @@ from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.records.findings import of_error
 from openmodelatlas.records.report import Finding, Header, StoredTensor
 from openmodelatlas.weights.opened import Opened
+from openmodelatlas.weights.reading.source import Source
 from openmodelatlas.weights.shown import printable
-from openmodelatlas.weights.source import Source
 
 if TYPE_CHECKING:
     from torch import Tensor

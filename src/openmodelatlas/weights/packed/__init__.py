@@ -7,10 +7,10 @@ from typing import Any
 from openmodelatlas.records.findings import finding
 from openmodelatlas.weights.naming import quantization
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.packed_blocks import four_bits, mlx
-from openmodelatlas.weights.packed_gptq import awq, gptq
-from openmodelatlas.weights.packed_parts import Layout
-from openmodelatlas.weights.packed_scaled import compressed, fp8, int8
+from openmodelatlas.weights.packed.blocks import four_bits, mlx
+from openmodelatlas.weights.packed.gptq import awq, gptq
+from openmodelatlas.weights.packed.parts import Layout
+from openmodelatlas.weights.packed.scaled import compressed, fp8, int8
 from openmodelatlas.weights.settings import printable
 from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.view import View

@@ -5,8 +5,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from openmodelatlas.weights.outgoing import KEPT, Outgoing
-from openmodelatlas.weights.written import raw
+from openmodelatlas.weights.writing.outgoing import KEPT, Outgoing
+from openmodelatlas.weights.writing.written import raw
 
 INDEX = "model.safetensors.index.json"
 ALIGNMENT = 8

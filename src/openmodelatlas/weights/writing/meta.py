@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from openmodelatlas.weights.outgoing import Outgoing
-from openmodelatlas.weights.written import raw
+from openmodelatlas.weights.writing.outgoing import Outgoing
+from openmodelatlas.weights.writing.written import raw
 
 ALIGNMENT = 64
 PROTOCOL = 2

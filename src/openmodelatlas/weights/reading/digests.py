@@ -8,7 +8,7 @@ from openmodelatlas.fetch.progress import Progress, silent
 from openmodelatlas.records.findings import finding, of_error
 from openmodelatlas.records.report import Finding
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.place import LocalPlace, Place
+from openmodelatlas.weights.reading.place import LocalPlace, Place
 from openmodelatlas.weights.shown import shown
 
 CHECKLIST = "checklist.chk"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from openmodelatlas.errors import CheckpointError
 from openmodelatlas.records.report import StoredTensor
-from openmodelatlas.weights.ggml import BY_NAME, NUMBERS
+from openmodelatlas.weights.reading.ggml import BY_NAME, NUMBERS
 
 PLAIN = {
     "F32": torch.float32,

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from openmodelatlas.errors import UsageError
-from openmodelatlas.weights.ggml import BY_NAME, NUMBERS
-from openmodelatlas.weights.outgoing import ALWAYS_WIDE, KEPT, Outgoing
-from openmodelatlas.weights.written import raw
+from openmodelatlas.weights.reading.ggml import BY_NAME, NUMBERS
+from openmodelatlas.weights.writing.outgoing import ALWAYS_WIDE, KEPT, Outgoing
+from openmodelatlas.weights.writing.written import raw
 
 QUANTISED = ("Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0", "MXFP4", "TQ2_0", "TQ1_0")
 """What the `gguf` package can quantise to."""

@@ -9,8 +9,8 @@ from torch import Tensor
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import StoredTensor
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.packed_parts import Layout, Packed, Parts
-from openmodelatlas.weights.packed_words import WORD, in_pieces, repeated, unpacked
+from openmodelatlas.weights.packed.parts import Layout, Packed, Parts
+from openmodelatlas.weights.packed.words import WORD, in_pieces, repeated, unpacked
 from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.view import Shown, whole
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, StoredTensor
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.packed_parts import Layout, Packed, disagreement, missing_parts
-from openmodelatlas.weights.packed_words import WORD, Kept, in_pieces, unpacked
+from openmodelatlas.weights.packed.parts import Layout, Packed, disagreement, missing_parts
+from openmodelatlas.weights.packed.words import WORD, Kept, in_pieces, unpacked
 from openmodelatlas.weights.view import Shown, whole
 
 WORDS, ZEROS, SCALES, GROUPS = "qweight", "qzeros", "scales", "g_idx"

@@ -18,7 +18,7 @@ from openmodelatlas.weights import steps
 from openmodelatlas.weights.load import frequency_divisors
 from openmodelatlas.weights.naming import Scheme, block_pattern, name_table, pieces
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.plain import TYPES
+from openmodelatlas.weights.reading.plain import TYPES
 
 PIECE_BYTES = 32 << 20
 KEPT = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
