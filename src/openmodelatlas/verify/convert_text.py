@@ -27,17 +27,20 @@ COPIED: dict[Scheme, tuple[str, ...]] = {
     "gguf": (),
 }
 GENERATION = "generation_config.json"
+SPACED_APART = "in tokenizer.json a space is taken to stand behind each of {count} tokens that text can name"
 TOKENS = {"bos_token_id": "bos_token_id", "eos_token_id": "eos_token_id", "pad_token_id": "padding_token_id"}
 """Ids as Hugging Face's configurations call them, and as GGUF does."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """Files to stand beside the tensors, and settings among the model's. `left_out` says why there is no tokenizer."""
+    """Files to stand beside the tensors, and settings among the model's. `left_out` says why there is no tokenizer;
+    `note` what it does otherwise in the new form."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     left_out: str = ""
+    note: str = ""
 
 
 def converted_text(opened: Opened, variant: Variant, scheme: Scheme) -> Text:
@@ -68,7 +71,8 @@ def _written(opened: Opened, forms: Forms, variant: Variant, scheme: Scheme) -> 
     if scheme == "meta":
         return Text(files=write.ranks_file(tokenizer, variant))
     stated = {"bos_token_id": tokenizer.special.bos, "eos_token_id": write.ends_of(tokenizer)}
-    return Text(files=write.huggingface_files(tokenizer, end), settings={**settings, **stated})
+    note = SPACED_APART.format(count=len(tokenizer.vocabulary.added)) if write.spaced_apart(tokenizer) else ""
+    return Text(files=write.huggingface_files(tokenizer, end), settings={**settings, **stated}, note=note)
 
 
 def without(opened: Opened, scheme: Scheme, why: str) -> Text:
