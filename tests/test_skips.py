@@ -22,7 +22,7 @@ MAY_SKIP = {
     "weights/test_write_files.py": "the memory of one program is read from Linux",
     "conftest.py": "the demo checkpoint needs a package registry the first time",
     "equations/test_equations.py": "the kept scores are computed again by transformers, which is an extra",
-    "faults/test_fault_manifest.py": "the collection of faults stands beside the data that OMA_TEST_DATA names",
+    "faults/test_fault_manifest.py": "the collection of faults is in the folder that OMA_TEST_DATA names",
     "docs/test_docs_examples.py": "examples of pinned text need the pinned package",
 }
 SKIP = re.compile(r"pytest\.skip\(|mark\.skipif\(|mark\.skip\b|importorskip\(|mark\.xfail")
