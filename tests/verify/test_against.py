@@ -109,6 +109,74 @@ def test_a_block_that_lost_too_much_is_placed(write: Write) -> None:
     assert "in the block at [5, 32]" in finding.found
 
 
+def test_a_scale_that_is_no_number_is_no_loss(write: Write) -> None:
+    made = stored_as("Q8_0", tiny.variant())
+    number = next(n for n, tensor in enumerate(made.tensors) if tensor.name == UP)
+    data = bytearray(made.tensors[number].data)
+    data[0:2] = b"\x00\x7e"  # the first block's scale, NaN in float16
+    made.tensors[number] = dataclasses.replace(made.tensors[number], data=bytes(data))
+    _, [finding] = against(write, tiny.file(), made)
+    assert finding.code == "against.beyond-bound"
+    assert "in the block at [0, 0]" in finding.found
+
+
+def lowest_bit(values: np.ndarray) -> np.ndarray:
+    changed = values.copy()
+    changed.reshape(-1).view(np.int32)[5] ^= 1
+    return changed
+
+
+@pytest.mark.parametrize("like", tiny.representatives())
+def test_one_flipped_bit_is_found_in_any_tensor(write: Write, like: str) -> None:
+    """The lowest bit of one float32 in each, and nothing else."""
+
+    def change(arrays: Arrays) -> None:
+        arrays.update({name: lowest_bit(values) for name, values in arrays.items()})
+
+    _, findings = against(write, tiny.file(tiny.variant(like)), with_arrays(change, like))
+    names = {name for name, _ in tiny.variant(like).build("meta").named_parameters()}
+    assert {finding.where.split(" (")[0] for finding in findings} == names
+    for finding in findings:
+        assert finding.code == "against.differs", finding
+        assert "; 1 of " in finding.found
+
+
+def test_quantised_numbers_are_dequantised_exactly(write: Write) -> None:
+    """What the original's type lost once is no room for another loss."""
+    of = tiny.variant()
+    rough = stored_as("Q4_0", of)
+    wide = File(rough.metadata, [dequantised(tensor) for tensor in rough.tensors])
+    check, findings = against(write, rough, wide)
+    assert findings == []
+    assert "within" not in check.detail
+    number = next(n for n, tensor in enumerate(wide.tensors) if tensor.name == UP)
+    values = np.frombuffer(wide.tensors[number].data, "<f4").reshape(wide.tensors[number].shape)
+    wide.tensors[number] = f32(UP, lowest_bit(values))
+    _, [finding] = against(write, rough, wide)
+    assert (finding.code, finding.found.split("; ")[1]) == ("against.differs", "1 of 6,144 differ")
+
+
+def dequantised(tensor: Tensor) -> Tensor:
+    if tensor.kind == 0:
+        return tensor
+    blocks = np.frombuffer(tensor.data, np.uint8)
+    values = gguf.dequantize(blocks, gguf.GGMLQuantizationType(tensor.kind)).reshape(tensor.shape)
+    return f32(str(tensor.name), values)
+
+
+def test_a_copy_of_quantised_numbers_is_equal_to_the_bit(write: Write) -> None:
+    """The last digit of a scale is less than the type loses, and no copy all the same."""
+    made = stored_as("Q8_0", tiny.variant())
+    number = next(n for n, tensor in enumerate(made.tensors) if tensor.name == UP)
+    data = bytearray(made.tensors[number].data)
+    data[0] ^= 1
+    made.tensors[number] = dataclasses.replace(made.tensors[number], data=bytes(data))
+    _, [finding] = against(write, stored_as("Q8_0", tiny.variant()), made)
+    assert finding.code == "against.requantised"
+    scaled = np.count_nonzero(np.frombuffer(data[2:34], np.int8))
+    assert finding.found == f"{scaled} of 6,144 differ, the first at [0, 0]"
+
+
 def half_split(rows: np.ndarray, width: int = 16) -> np.ndarray:
     """Adjacent pairs of each head to halves, counted by hand."""
     order = [head + at for head in range(0, len(rows), width) for at in (*range(0, width, 2), *range(1, width, 2))]

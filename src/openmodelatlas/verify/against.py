@@ -13,6 +13,7 @@ from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.findings import finding, of_error
 from openmodelatlas.records.report import Finding
 from openmodelatlas.verify import against_causes
+from openmodelatlas.verify.against_causes import OFFSET_ROUNDING
 from openmodelatlas.verify.against_tokenizer import compare_tokenizers
 from openmodelatlas.verify.held import held
 from openmodelatlas.verify.outcome import Outcome, outcome
@@ -25,7 +26,8 @@ from openmodelatlas.weights.settings import readings, same
 from openmodelatlas.weights.units import Unit, Units
 
 WORST = 3  # quantised tensors named in the notes
-OFFSET_STEP, OFFSET_ROUNDING = "subtract_one", 2.0**-23
+OFFSET_STEP = "subtract_one"
+REQUANTISED = "against.requantised"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,7 @@ def compare(original: Opened, conversion: Opened, progress: Progress = silent) -
             apart.append(unit)
         else:
             kinds[fit.how] += 1
+            findings += _requantised(a, b, unit, fit)
         if fit.loss is not None:
             losses.append((fit.loss, unit))
         done += a.units.stored(unit).bytes
@@ -118,23 +121,30 @@ def _shared(a: _Side, b: _Side) -> tuple[list[Unit], list[Finding]]:
     return shared, lacking
 
 
+def _kinds(a: _Side, b: _Side, unit: Unit) -> tuple[str, str]:
+    return a.units.stored(unit).type, b.units.stored(unit).type
+
+
+def _slack(a: _Side, b: _Side, unit: Unit) -> float:
+    """What the layout steps between the two may round, absolutely: nothing where both take the same ones."""
+    return OFFSET_ROUNDING if OFFSET_STEP in {*a.units.steps(unit)} ^ {*b.units.steps(unit)} else 0.0
+
+
 def _fit(a: _Side, b: _Side, unit: Unit) -> Fit:
-    kinds = a.units.stored(unit).type, b.units.stored(unit).type
-    slack = OFFSET_ROUNDING if OFFSET_STEP in {*a.units.steps(unit), *b.units.steps(unit)} else 0.0
-    return fit(a.units.values(unit), b.units.values(unit), kinds, slack)
+    return fit(a.units.values(unit), b.units.values(unit), _kinds(a, b, unit), _slack(a, b, unit))
 
 
 def fit(original: Tensor, stored: Tensor, kinds: tuple[str, str], slack: float = 0.0) -> Fit:
-    """Whether `stored` is `original`, by their storage types; `slack` is what a layout step may round, absolutely."""
+    """Whether `stored` is `original`, by their storage types: a plain one holds the original's numbers or the nearest
+    of its own, whatever the original was stored in. `slack` is what a layout step may round, absolutely."""
     if original.dtype == stored.dtype and _bits_equal(original, stored):
         return Fit(how="equal to the bit")
     exact, other = original.to(torch.float32), stored.to(torch.float32)
     if torch.equal(original.double(), stored.double()):
         return Fit(how="equal")
-    quantised = [kind for kind in kinds if kind not in TYPES]
-    if quantised:
-        lost = loss(exact, other, quantised[-1])
-        return Fit(how=f"within what {quantised[-1]} loses" if lost.share <= 1.0 else None, loss=lost)
+    if kinds[1] not in TYPES:
+        lost = loss(exact, other, kinds[1])
+        return Fit(how=f"within what {kinds[1]} loses" if lost.share <= 1.0 else None, loss=lost)
     if torch.equal(original.to(stored.dtype).double(), stored.double()):
         return Fit(how=f"rounded to {kinds[1]}")
     if slack and bool(((exact - other).abs() <= slack).all()):
@@ -146,13 +156,24 @@ def _bits_equal(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
 
 
+def _requantised(a: _Side, b: _Side, unit: Unit, found: Fit) -> list[Finding]:
+    """A quantised tensor of the original's own type that is no copy: its type explains no difference at all."""
+    kinds = _kinds(a, b, unit)
+    if found.loss is None or kinds[0] != kinds[1]:
+        return []
+    wrong = a.units.values(unit) != b.units.values(unit)
+    words = f"{_differ(wrong)}, the first at {_first(wrong)}"
+    where = f"{unit} ({b.units.stored(unit).name})"
+    return [finding(REQUANTISED, where, expected=f"the original's {kinds[0]} blocks", found=words)]
+
+
 def _cause(a: _Side, b: _Side, unit: Unit) -> Finding:
     """Why a unit is not the original's: the first known cause whose recomputation gives B's values."""
-    kinds = a.units.stored(unit).type, b.units.stored(unit).type
+    kinds, slack = _kinds(a, b, unit), _slack(a, b, unit)
     original, stored = a.units.values(unit), b.units.values(unit)
 
-    def fits(candidate: Tensor) -> bool:
-        return candidate.shape == stored.shape and fit(candidate, stored, kinds, OFFSET_ROUNDING).how is not None
+    def fits(candidate: Tensor, rounding: float = 0.0) -> bool:
+        return candidate.shape == stored.shape and fit(candidate, stored, kinds, slack + rounding).how is not None
 
     where = f"{unit} ({b.units.stored(unit).name})"
     if (found := against_causes.layout(original, stored, a.variant.config, fits)) is not None:
@@ -185,13 +206,19 @@ def _unexplained(original: Tensor, stored: Tensor, kinds: tuple[str, str], where
         )
         return finding("against.beyond-bound", where, expected=expected, found=found)
     wrong = exact != other
-    at = wrong.nonzero()[0].tolist()
-    place = "[" + ", ".join(map(str, at)) + "]"
-    values = f"{float(exact[tuple(at)])!r} at {place}", f"{float(other[tuple(at)])!r}"
-    count = f"{int(wrong.sum()):,} of {wrong.numel():,} differ"
+    at = tuple(wrong.nonzero()[0].tolist())
+    values = f"{float(exact[at])!r} at {_first(wrong)}", f"{float(other[at])!r}"
     near = torch.allclose(exact, other, rtol=2.0**-6, atol=0.0) and original.dtype != stored.dtype
     code = "against.rounding" if near else "against.differs"
-    return finding(code, where, expected=values[0], found=f"{values[1]}; {count}")
+    return finding(code, where, expected=values[0], found=f"{values[1]}; {_differ(wrong)}")
+
+
+def _first(wrong: Tensor) -> str:
+    return str(wrong.nonzero()[0].tolist())
+
+
+def _differ(wrong: Tensor) -> str:
+    return f"{int(wrong.sum()):,} of {wrong.numel():,} differ"
 
 
 def _worst(b: _Side, losses: list[tuple[Loss, Unit]]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The usual reasons why a converted tensor is not its original, each tried by recomputing what it would give."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -11,8 +11,14 @@ from openmodelatlas.weights.steps import interleave_rotary_rows
 ALIKE = 0.9  # cosine from which two rows are worth a full comparison
 FEWEST_ROWS = 2
 LEAST_FACTOR = 2.0**-6  # nearer to one it is rounding
+OFFSET_ROUNDING = 2.0**-23  # what adding one may round, absolutely
 NARROW = {"F16": torch.float16, "BF16": torch.bfloat16}
-Fits = Callable[[Tensor], bool]
+
+
+class Fits(Protocol):
+    """Whether B's values are these, within what B's storage type explains, and `rounding` absolutely."""
+
+    def __call__(self, candidate: Tensor, rounding: float = ...) -> bool: ...
 
 
 class Cause(NamedTuple):
@@ -48,9 +54,11 @@ def _permuted(original: Tensor, stored: Tensor, fits: Fits) -> Cause | None:
     if original.shape[0] < FEWEST_ROWS:
         return None
     order = _matched(original.to(torch.float32), stored.to(torch.float32))
-    if order is None or not fits(original[order]):
+    if order is None:
         return None
     moved = (order != torch.arange(len(order))).nonzero().flatten()
+    if not len(moved) or not fits(original[order]):
+        return None
     first = int(moved[0])
     return Cause("against.rows-permuted", f"{len(moved):,} rows moved, first row {first}, which is row {order[first]}")
 
@@ -85,7 +93,7 @@ def numbers(original: Tensor, stored: Tensor, fits: Fits) -> Cause | None:
         if torch.equal(exact.to(narrow).to(stored.dtype), stored):
             return Cause("against.rounding", f"the original's values as they come out of {name}")
     for sign in (1, -1):
-        if fits((exact + sign).to(torch.promote_types(stored.dtype, original.dtype))):
+        if fits((exact + sign).to(torch.promote_types(stored.dtype, original.dtype)), OFFSET_ROUNDING):
             return Cause("against.offset", f"the original's values {'plus' if sign > 0 else 'minus'} one")
     a, b = exact.double().flatten(), stored.double().flatten()
     power = float(a @ a)

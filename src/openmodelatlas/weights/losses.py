@@ -53,7 +53,7 @@ def loss(original: Tensor, stored: Tensor, kind: str) -> Loss:
         return Loss(share=relative / FARTHEST, row=0, column=0, relative=relative)
     blocks = error.reshape(-1, limits[0]).amax(1)
     largest = exact.abs().reshape(-1, limits[0]).amax(1) * limits[1]
-    shares = torch.where(blocks > 0, blocks / largest, 0.0).nan_to_num(nan=float("inf"))
+    shares = torch.where(blocks == 0, 0.0, blocks / largest).nan_to_num(nan=float("inf"))
     worst = int(shares.argmax())
     row, column = divmod(worst * limits[0], width)
     return Loss(share=float(shares[worst]), row=row, column=column, relative=relative)
