@@ -289,7 +289,8 @@ def test_the_release_with_sixteen_key_heads_is_told_by_its_numbers(tmp_path: Pat
     [
         ({"bos_token_id": 1, "eos_token_id": 0, "temperature": 0.6}, None),
         ({"eos_token_id": [0]}, None),
-        ({"eos_token_id": [0, 5]}, "configuration.generation"),
+        ({"eos_token_id": [0, 5]}, None),
+        ({"eos_token_id": [4, 5]}, "configuration.generation"),
         ({"eos_token_id": 5}, "configuration.generation"),
         ({"pad_token_id": 3}, None),
         ({"a_new_switch": 1}, "configuration.generation-unaccounted"),

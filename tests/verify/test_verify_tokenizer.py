@@ -245,7 +245,7 @@ def test_ends_that_every_file_has() -> None:
 def test_a_model_that_never_stops() -> None:
     """Fault F85: only the end of a text is an end, while turns end by another token."""
     _, template = ends(256, 256, "<|end|>")
-    flaw = only(template, "tokenizer.turn-end-not-stop")
+    flaw = only(template, "template.turn-end-not-stop")
     assert flaw.expected == "257 '<|turn|>', with which the template ends a turn"
     assert flaw.found == "stops at 256"
 

@@ -117,7 +117,7 @@ def _turn_end(
         return []
     here = ", ".join(map(str, sorted(stops))) or "nothing"
     expected = f"{end} {shown(tokenizer.tokens[end])}, with which the template ends a turn"
-    return [finding("tokenizer.turn-end-not-stop", used.where, expected=expected, found=f"stops at {here}")]
+    return [finding("template.turn-end-not-stop", used.where, expected=expected, found=f"stops at {here}")]
 
 
 def _as_known(name: str, right: tuple[str, ...], text: str | CheckpointError, where: str) -> list[Finding]:
