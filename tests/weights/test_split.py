@@ -108,3 +108,31 @@ def test_equal_copies_that_are_not_numbers_are_equal(tmp_path: Path) -> None:
         share["norm.weight"][3] = float("nan")
     rewrite(tmp_path, split)
     assert codes(tmp_path, values=True) == {}
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("stated", [{}, {"norm_eps": 3e-6}], ids=["in the atlas", "not in the atlas"])
+def test_a_share_alone_is_told_from_a_smaller_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int, stated: dict[str, float]
+) -> None:
+    """No file name tells that others are absent; every matrix shows it."""
+    monkeypatch.setattr("openmodelatlas.weights.identify.variants", lambda: {"tiny": OF})
+    made.meta_folder(tmp_path, OF, ranks=ranks)
+    for number in range(1, ranks):
+        (tmp_path / f"consolidated.{number:02}.pth").unlink()
+    made.write_json(tmp_path / "params.json", made.settings(OF, "meta") | stated)
+    found = {flaw.code: flaw for flaw in verify(tmp_path).report.findings if not flaw.code.startswith("model.")}
+    flaw = found.pop("tensors.shares-absent")
+    assert (flaw.expected, flaw.found) == (f"{ranks} shares", "1, with parts of 16 tensors")
+    assert "configuration.shapes" not in found
+    assert "tensors.shape" not in found
+
+
+def test_a_model_of_half_the_size_is_no_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half the heads, half the inner width and half the vocabulary of another model: its own settings say so."""
+    monkeypatch.setattr("openmodelatlas.weights.identify.variants", lambda: {"tiny": OF})
+    halves = {"num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 48, "vocab_size": 136}
+    made.meta_folder(tmp_path, tiny.variant("llama-3-8b", **halves))
+    found = {flaw.code for flaw in verify(tmp_path).report.findings}
+    assert "tensors.shares-absent" not in found
+    assert "parameters.count" not in found

@@ -26,6 +26,7 @@ EMBEDDING = "embed.weight"
 STATED_TYPES = ("dtype", "torch_dtype", "text_config.dtype", "text_config.torch_dtype")
 TYPES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32"}
 HEADERS_ONLY = "values.unreadable"
+IN_PART = ("tensors.shape", "tensors.transposed")
 
 
 def check_model(
@@ -52,7 +53,7 @@ def check_tensors(opened: Opened, held: Held, deep: Iterable[Finding] = (), *, v
     """Every tensor both ways. `deep`: what values told of how tensors are put together; `values`: copies are read."""
     ledger, notes = held.ledger, []
     statuses = [row.status for row in ledger.rows]
-    findings = [*_of("tensors", opened.findings), *tensor_findings(ledger)]
+    findings = [*_of("tensors", opened.findings), *_against_rows(opened, held)]
     if not findings:
         try:
             findings += constant_findings(opened, held.variant, ledger, copies=values)
@@ -68,6 +69,22 @@ def check_tensors(opened: Opened, held: Held, deep: Iterable[Finding] = (), *, v
     notes += _ignored(ledger)
     detail = ", ".join(f"{statuses.count(status)} {status}" for status in ("matched", "missing", "surplus"))
     return outcome("tensors", detail, findings, tuple(notes))
+
+
+def _against_rows(opened: Opened, held: Held) -> list[Finding]:
+    """Every row that does not hold; one finding for all parts of tensors whose other parts are in absent shares."""
+    found = tensor_findings(held.ledger)
+    if held.shares is None:
+        return found
+    there, meant = held.shares
+    parts = [flaw for flaw in found if flaw.code in IN_PART]
+    cause = finding(
+        "tensors.shares-absent",
+        opened.header.path,
+        expected=f"{meant} shares",
+        found=f"{there}, with parts of {len(parts)} tensors",
+    )
+    return [cause, *(flaw for flaw in found if flaw not in parts)]
 
 
 def _large(row: Any) -> bool:

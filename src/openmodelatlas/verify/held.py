@@ -12,16 +12,18 @@ from openmodelatlas.weights.ledger import account, metadata_findings, tensor_fin
 from openmodelatlas.weights.naming import name_table
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.shaped import shaped
+from openmodelatlas.weights.split import lacking
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
     """A checkpoint accounted for against a variant. `by_shapes`: the numbers that the tensors show and the settings
-    contradict."""
+    contradict. `shares`: how many of a model's shares there are, and of how many, if some are not."""
 
     variant: Variant
     ledger: Ledger
     by_shapes: frozenset[str] = frozenset()
+    shares: tuple[int, int] | None = None
 
     @property
     def flaws(self) -> tuple[int, int]:
@@ -33,7 +35,7 @@ class Held:
 def held(opened: Opened, identity: Identity) -> Held:
     """The model that it is. One that is none of the atlas, or whose tensors do not fit, is held against what leaves the
     fewest of them unexplained: the nearest model, what its own settings describe, or either with what shapes show. So a
-    wrong number is told as one, and not by every tensor that it shapes."""
+    wrong number is told as one, and not by every tensor that it shapes. Shapes show nothing where shares are absent."""
     first = _held(opened, identity.nearest)
     if identity.matches and not tensor_findings(first.ledger):
         return first
@@ -41,6 +43,9 @@ def held(opened: Opened, identity: Identity) -> Held:
     if not identity.matches:
         with contextlib.suppress(CheckpointError):  # a number that no model can have
             candidates.append(_held(opened, described(opened.header, opened.scheme, identity.nearest.family)))
+    in_part = [candidate for candidate in candidates if candidate.shares]
+    if in_part and all(tensor_findings(candidate.ledger) for candidate in candidates):
+        return in_part[-1]
     for candidate in list(candidates):
         if any(row.status == "shape" for row in candidate.ledger.rows):
             candidates.append(_shaped(opened, candidate))
@@ -48,7 +53,8 @@ def held(opened: Opened, identity: Identity) -> Held:
 
 
 def _held(opened: Opened, variant: Variant) -> Held:
-    return Held(variant=variant, ledger=account(opened.header, variant, opened.scheme))
+    ledger = account(opened.header, variant, opened.scheme)
+    return Held(variant=variant, ledger=ledger, shares=lacking(ledger, name_table(variant.family, opened.scheme)))
 
 
 def _shaped(opened: Opened, candidate: Held) -> Held:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Literal
 
 import torch
@@ -9,8 +10,8 @@ from torch import Tensor
 
 from openmodelatlas.models import variants
 from openmodelatlas.records.findings import finding
-from openmodelatlas.records.report import Finding, StoredTensor
-from openmodelatlas.weights.naming import NameTable, has_names, name_table, numberless
+from openmodelatlas.records.report import Finding, Ledger, StoredTensor, TensorRow
+from openmodelatlas.weights.naming import NameTable, block_pattern, has_names, name_table, numberless
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.view import Shown, View, whole
@@ -146,3 +147,25 @@ def _equal(opened: Opened, first: StoredTensor, other: StoredTensor) -> bool:
 def _raw(values: Tensor) -> Tensor:
     """The bytes, in which NaN is equal to itself."""
     return values.contiguous().reshape(-1).view(torch.uint8)
+
+
+def lacking(ledger: Ledger, table: NameTable) -> tuple[int, int] | None:
+    """How many shares there are, and of how many, where some are not: everything that is shared out has the same part
+    of its rows or columns, and everything else is whole. None if it is not so."""
+    rules = {row.parameter: row.split for row in table.tensors}
+    rows = [(row, rules.get(block_pattern(row.parameter)[0])) for row in ledger.rows if row.parameter is not None]
+    shared = [row for row, rule in rows if rule is not None and row.stored is not None]
+    found = {(_part(row), len(row.stored.parts) or 1) for row in shared if row.stored is not None}
+    if len(found) != 1 or any(row.status == "shape" for row, rule in rows if rule is None):
+        return None
+    [(part, files)] = found
+    meant = None if part is None else files / part
+    return (files, meant.numerator) if meant is not None and meant.denominator == 1 and meant > files else None
+
+
+def _part(row: TensorRow) -> Fraction | None:
+    """Which part of a parameter is stored, along the one axis on which some of it is not."""
+    if row.stored is None or row.shape is None or len(row.shape) != len(row.stored.shape) or 0 in row.shape:
+        return None
+    parts = [Fraction(there, meant) for there, meant in zip(row.stored.shape, row.shape, strict=True) if there != meant]
+    return parts[0] if len(parts) == 1 else None
