@@ -1,11 +1,14 @@
 """`oma verify --values`: what of a checkpoint's numbers is a finding, and what is only noted."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import made_checkpoints as made
 import numpy as np
 import pytest
+import safetensors.torch
 import tiny
 import torch
 from gguf_writer import File, f32
@@ -16,6 +19,7 @@ from openmodelatlas.records.report import Check, Finding
 from openmodelatlas.verify import values
 from openmodelatlas.verify.checkpoint import verify
 from openmodelatlas.weights.reading.gguf import GGUFFile
+from openmodelatlas.weights.reading.plain import TYPES
 
 Write = Callable[..., Path]
 Change = Callable[[dict[str, np.ndarray]], Any]
@@ -135,6 +139,44 @@ def test_values_that_cannot_be_had_are_named(write: Write, monkeypatch: pytest.M
     check, (flaw,) = checked(write, lambda _: None)
     assert check.state == "failed"
     assert (flaw.code, flaw.where, flaw.found) == ("values.unreadable", DOWN, "only its header was fetched")
+
+
+@pytest.mark.parametrize("kind", sorted(set(TYPES.values()), key=str), ids=str)
+def test_tensors_of_any_type_are_read(tmp_path: Path, kind: torch.dtype) -> None:
+    """One that is no parameter too; what is not finite in it has the same place in every type that has such numbers."""
+    folder = made.huggingface_folder(tmp_path / "x", tiny.variant())
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    extra = torch.zeros(3, 20).to(kind)
+    if kind.is_complex or (kind.is_floating_point and kind.itemsize > 1):
+        extra[2, 7] = torch.nan
+    made.write_safetensors(folder, {**weights, "extra": extra})
+    report = verify(folder, values=True).report
+    found = {flaw.code: flaw.found for flaw in report.findings}
+    assert "tensors.surplus" in found
+    assert ("values.not-finite" in found) == bool((extra != extra).any() if kind.is_floating_point else kind.is_complex)
+    assert found.get("values.not-finite", "").endswith("the first at [2, 7]") == ("values.not-finite" in found)
+
+
+def test_large_numbers_of_float64_are_finite(tmp_path: Path) -> None:
+    folder = made.huggingface_folder(tmp_path / "x", tiny.variant(), dtype=torch.float64)
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][3] = 1e300
+    made.write_safetensors(folder, weights)
+    report = verify(folder, values=True).report
+    assert [flaw for flaw in report.findings if flaw.check == "values"] == []
+
+
+def test_any_number_of_empty_rows_takes_no_time(tmp_path: Path) -> None:
+    folder = made.huggingface_folder(tmp_path / "x", tiny.variant())
+    path = folder / "model.safetensors"
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8 : 8 + length])
+    header["extra"] = {"dtype": "F32", "shape": [1 << 40, 0], "data_offsets": [0, 0]}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + raw[8 + length :])
+    report = verify(folder, values=True).report
+    assert {flaw.code for flaw in report.findings} == {"tensors.surplus"}
 
 
 def test_a_file_that_changes_meanwhile_is_no_checkpoint(write: Write) -> None:

@@ -1,5 +1,6 @@
 """The ledger: a checkpoint accounted for both ways, and every flaw named."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from openmodelatlas.models import find, variants
 from openmodelatlas.records.report import Ledger
 from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.ledger import account, metadata_findings, tensor_findings
+from openmodelatlas.weights.reading.ggml import NUMBERS
 from openmodelatlas.weights.reading.gguf import open_gguf
 
 Write = Callable[..., Path]
@@ -46,6 +48,14 @@ def test_an_untied_one_is_two(write: Write) -> None:
     assert tensor_findings(found) == []
     owners = {row.parameter: row.owners for row in found.rows if row.parameter in ("embed.weight", "unembed.weight")}
     assert owners == {"embed.weight": ("embed",), "unembed.weight": ("unembed",)}
+
+
+@pytest.mark.parametrize("kind", ["I32", "F32"])
+def test_whole_numbers_are_no_weights(write: Write, kind: str) -> None:
+    made = tiny.file()
+    made.tensors[-1] = dataclasses.replace(made.tensors[-1], kind=NUMBERS[kind])  # the same bytes by another name
+    found = [(flaw.code, flaw.where, flaw.found) for flaw in tensor_findings(ledger(write(made)))]
+    assert found == ([("tensors.type", "'output_norm.weight' (norm.weight)", "I32")] if kind == "I32" else [])
 
 
 def changed(made: File, **metadata: Any) -> File:

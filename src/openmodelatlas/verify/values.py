@@ -23,6 +23,8 @@ LARGEST_HALF = 65504.0
 SHORT_ROW = 16
 """Rows of fewer numbers may be equal by chance, in types of few bits."""
 MOST_NOTES = 5
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
 TABLES = ("embed.weight", "unembed.weight")
 """Parameters with a row for each token: unused tokens often have equal rows."""
 
@@ -79,7 +81,7 @@ def check_values(opened: Opened, ledger: Ledger, progress: Progress) -> Outcome:
 
 def _slices(tensor: StoredTensor) -> Iterator[tuple[int, int]]:
     """Ranges of a tensor's first axis with few enough numbers to read at once."""
-    rows = tensor.shape[0] if tensor.shape else 1
+    rows = 0 if 0 in tensor.shape else tensor.shape[0] if tensor.shape else 1  # 2^60 rows of nothing are nothing
     each = max(1, SLICE // max(1, math.prod(tensor.shape[1:])))
     yield from ((start, min(start + each, rows)) for start in range(0, rows, each))
 
@@ -89,12 +91,21 @@ def _read(opened: Opened, tensor: StoredTensor) -> Seen:
     width = tensor.shape[-1] if len(tensor.shape) > 1 else 1
     for start, end in _slices(tensor):
         values = opened.values(tensor.name, start, end) if tensor.shape else opened.values(tensor.name)
-        _add(seen, values.to(torch.float32) if values.is_floating_point() else values, width)
+        _add(seen, _plain(values.reshape(-1)), width)
     return seen
 
 
-def _add(seen: Seen, values: Tensor, width: int) -> None:
-    flat = values.reshape(-1)
+def _plain(flat: Tensor) -> Tensor:
+    """The numbers in a type that arithmetic is made for: magnitudes of complex ones, and of those without a sign signed
+    ones of the same bits."""
+    flat = flat.abs() if flat.is_complex() else flat
+    if flat.dtype in SIGNED:
+        return flat.view(SIGNED[flat.dtype])
+    narrow = flat.is_floating_point() and flat.dtype != torch.float64  # of which float32 would make infinities
+    return flat.to(torch.float32) if narrow else flat
+
+
+def _add(seen: Seen, flat: Tensor, width: int) -> None:
     if not flat.numel():
         return
     if flat.is_floating_point():
@@ -113,7 +124,7 @@ def _add(seen: Seen, values: Tensor, width: int) -> None:
 
 def _row_hashes(flat: Tensor, width: int) -> np.ndarray:
     """A number for each row that equal rows share, and others do not but by a chance of 2^-64."""
-    bits = (flat + 0.0).view(torch.int32) if flat.dtype == torch.float32 else flat
+    bits = (flat + 0.0).view(BITS[flat.dtype]) if flat.dtype in BITS else flat
     multipliers = np.random.default_rng(width).integers(-(1 << 62), 1 << 62, width, dtype=np.int64) | 1
     with np.errstate(over="ignore"):
         mixed = bits.numpy().astype(np.int64).reshape(-1, width)

@@ -27,6 +27,8 @@ from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.steps import STACK
 
 ANY = "*"
+NO_WEIGHTS = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "C64", "F8_E8M0"}
+"""Types of words, masks and scales; where words stand for packed weights, the matrix has a type of its own."""
 Status = Literal["matched", "missing", "surplus", "shape"]
 
 
@@ -150,6 +152,9 @@ def _row_finding(row: TensorRow, place: str) -> list[Finding]:
         where, expected = f"{row.stored.name} ({place})", f"shape {_shape(row.shape)}"
         code = "tensors.transposed" if turned else "tensors.shape"
         return [finding(code, where, expected=expected, found=f"shape {_shape(row.stored.shape)}")]
+    if row.parameter is not None and row.stored is not None and row.stored.type in NO_WEIGHTS:
+        where = f"{shown(row.stored.name)} ({place})"
+        return [finding("tensors.type", where, expected="numbers that can be weights", found=row.stored.type)]
     return []
 
 
