@@ -102,7 +102,7 @@ def record(graph: Graph) -> CheckpointRecord:
         for tensor in ("block:in", "block.attention.o:out", "block:out")
         for index in region.indices
     ]  # fmt: skip
-    checks = tuple(Check(name=name, ok=True, detail="holds") for name in ("format", "hash", "tensors", "tokenizer"))
+    checks = tuple(Check(name=name, state="ok", detail="holds") for name in ("format", "hash", "tensors", "tokenizer"))
     row = MetadataRow(key="general.name", value="<made & up>", column="ignored", reason="a label", ok=True)
     return CheckpointRecord(
         name=CHECKPOINT,
@@ -113,7 +113,10 @@ def record(graph: Graph) -> CheckpointRecord:
         header=Header(format="GGUF v3", path="made.gguf", file_bytes=1, metadata={}, tensors=()),
         ledger=Ledger(model=graph.model, rows=tuple(rows), metadata=(row,), parameters=graph.counts.total,
                       stored_bytes=90_000_000),
-        report=Report(target=CHECKPOINT, ok=True, model=graph.model, format="GGUF v3", checks=checks, findings=()),
+        report=Report(
+            target=CHECKPOINT, ok=True, model=graph.model, nearest=graph.model, format="GGUF v3", counts={},
+            checks=checks, findings=(), waived=(),
+        ),  # fmt: skip
         prompt="One and one is",
         completion=" two.",
         dtype="float32",

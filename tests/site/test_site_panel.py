@@ -19,7 +19,7 @@ from openmodelatlas.site.provenance import provenance_line
 
 NAMES = ["reference code", "configuration", "checkpoint", "tokenizer", "tensors"]
 CHECKS = tuple(
-    Check(name=name, ok=True, detail=detail)
+    Check(name=name, state="ok", detail=detail)
     for name, detail in (("bytes", "all used"), ("tensors", "3 matched"), ("tokenizer", "builds, 9 tokens"))
 )
 OWN = OwnRecord(
@@ -28,7 +28,10 @@ OWN = OwnRecord(
     bytes=4_700_000_000,
     sha256="0123456789abcdef" * 4,
     definition="",
-    report=Report(target="<mine>.gguf", ok=True, model="llama-3.1-8b", format="GGUF v3", checks=CHECKS, findings=()),
+    report=Report(
+        target="<mine>.gguf", ok=True, model="llama-3.1-8b", nearest="llama-3.1-8b", format="GGUF v3", counts={},
+        checks=CHECKS, findings=(), waived=(),
+    ),  # fmt: skip
     date="2026-11-30",
     environment={"torch": "9.9"},
 )

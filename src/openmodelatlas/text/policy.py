@@ -23,11 +23,6 @@ class Stated:
     ids: frozenset[int] | None
     text: str
 
-    @property
-    def line(self) -> str:
-        """For people."""
-        return f"{self.where}: {self.role} {self.text}"
-
 
 def stated(beside: Mapping[str, bytes], metadata: Mapping[str, Any], vocabulary: Vocabulary) -> list[Stated]:
     """What all files say, the tokenizer's own last. CheckpointError for one that is not JSON."""

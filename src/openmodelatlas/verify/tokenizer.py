@@ -201,7 +201,7 @@ def _policy(subject: Subject, findings: list[Finding], notes: list[str]) -> None
     """Beginnings and ends: every file's word, and whether they go together."""
     rows, tokenizer, entry = subject.stated, subject.tokenizer, subject.known
     special = tokenizer.special
-    notes += [row.line for row in rows]
+    notes += _said(rows)
     for row in rows:
         if row.ids is None:
             expected = f"{NAMES[row.role]} that is in the vocabulary"
@@ -220,6 +220,15 @@ def _policy(subject: Subject, findings: list[Finding], notes: list[str]) -> None
         here = ", ".join(map(str, sorted(stops))) or "nothing"
         if not entry.stop <= stops:
             notes.append(f"the chat models of {entry.title} stop at {names}; this checkpoint at {here}")
+
+
+def _said(rows: list[Stated]) -> Iterator[str]:
+    """What each place states, those that state the same in one line."""
+    places: dict[str, list[str]] = {}
+    for row in rows:
+        places.setdefault(f"{row.role} {row.text}", []).append(row.where)
+    for text, where in places.items():
+        yield f"{text}: {', '.join(where)}"
 
 
 def _disagreement(rows: list[Stated]) -> Iterator[Finding]:
