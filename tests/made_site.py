@@ -116,7 +116,7 @@ def record(graph: Graph) -> CheckpointRecord:
         report=Report(
             target=CHECKPOINT, ok=True, model=graph.model, nearest=graph.model, format="GGUF v3", counts={},
             checks=checks, findings=(), waived=(),
-        ),  # fmt: skip
+        ),
         prompt="One and one is",
         completion=" two.",
         dtype="float32",

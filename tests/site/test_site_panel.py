@@ -29,9 +29,16 @@ OWN = OwnRecord(
     sha256="0123456789abcdef" * 4,
     definition="",
     report=Report(
-        target="<mine>.gguf", ok=True, model="llama-3.1-8b", nearest="llama-3.1-8b", format="GGUF v3", counts={},
-        checks=CHECKS, findings=(), waived=(),
-    ),  # fmt: skip
+        target="<mine>.gguf",
+        ok=True,
+        model="llama-3.1-8b",
+        nearest="llama-3.1-8b",
+        format="GGUF v3",
+        counts={},
+        checks=CHECKS,
+        findings=(),
+        waived=(),
+    ),
     date="2026-11-30",
     environment={"torch": "9.9"},
 )
