@@ -5,14 +5,19 @@ import os
 import pickle
 import struct
 import zipfile
+import zlib
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+import made_checkpoints
 import pytest
+import tiny
 import torch
 
 from openmodelatlas.errors import NotACheckpoint
+from openmodelatlas.verify.checkpoint import verify
+from openmodelatlas.weights.reading import pth
 from openmodelatlas.weights.reading.pth import PthHeader, read_header
 from openmodelatlas.weights.reading.source import LocalFile
 
@@ -225,6 +230,42 @@ def test_two_records_of_one_name(tmp_path: Path) -> None:
 def test_a_damaged_pickle_is_seen_by_its_checksum(tmp_path: Path) -> None:
     raw = archive(one_tensor(), DATA)
     assert refused(tmp_path, raw.replace(b"Float", b"Flaot"))[0] == "files.checksum"
+
+
+@pytest.mark.parametrize("at_once", [1 << 22, 100])
+def test_a_flipped_bit_of_a_tensor_is_seen_by_its_checksum(
+    tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pth, "AT_ONCE", at_once)
+    header = saved(tmp_path, {"a": torch.ones(300), "b": torch.zeros(300)})
+    assert header.damaged() == []
+    path = tmp_path / "model.pth"
+    raw = bytearray(path.read_bytes())
+    raw[header.tensors[1].offset + 4 * 299] ^= 1
+    path.write_bytes(raw)
+    [flaw] = read_header(LocalFile(path)).damaged()
+    assert (flaw.code, flaw.found) == ("files.checksum", f"{zlib.crc32(bytes(4 * 299) + bytes([1, 0, 0, 0])):08x}")
+    assert flaw.where.endswith("record 'model/data/1'")
+
+
+def test_checksums_that_were_left_out_are_not_held(tmp_path: Path) -> None:
+    torch.serialization.set_crc32_options(False)
+    try:
+        header = saved(tmp_path, {"a": torch.ones(300)})
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert header.damaged() == []
+
+
+def test_values_bring_the_checksums_of_every_share(tmp_path: Path) -> None:
+    of = tiny.variant("llama-3-8b")
+    folder = made_checkpoints.meta_folder(tmp_path / "meta", of, ranks=2)
+    path = folder / "consolidated.01.pth"
+    raw = bytearray(path.read_bytes())
+    raw[read_header(LocalFile(path)).tensors[0].offset] ^= 1
+    path.write_bytes(raw)
+    found = [flaw.code for flaw in verify(folder, values=True).report.findings if flaw.check == "files"]
+    assert found == ["files.checksum"]
 
 
 def test_the_format_before_1_6_is_named(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LARGEST_PICKLE = 64 << 20
+AT_ONCE = 4 << 20
 OLD_PICKLE = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
 """How the files begin that PyTorch wrote before 1.6."""
 SMALL = {"data.pkl", "version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id"}
@@ -28,11 +29,13 @@ SMALL = {"data.pkl", "version", "byteorder", ".format_version", ".storage_alignm
 
 @dataclass(frozen=True, kw_only=True)
 class PthHeader:
-    """`tensors` in the order of the pickle; `strides` of those that are not stored row after row."""
+    """`tensors` in the order of the pickle; `strides` of those that are not stored row after row; `storages`: the
+    records that they stand in."""
 
     source: Source
     tensors: tuple[StoredTensor, ...]
     strides: Mapping[str, tuple[int, ...]]
+    storages: tuple[Record, ...]
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -43,6 +46,23 @@ class PthHeader:
         if tensor.name not in self.strides:
             return plain.read(self.source, tensor, start, end)
         return plain.read_strided(self.source, tensor, self.strides[tensor.name], start, end)
+
+    def damaged(self) -> list[Finding]:
+        """The records that their checksums speak against."""
+        return [flaw for record in self.storages for flaw in _checksum(record, self.source)]
+
+
+def _checksum(record: Record, source: Source) -> list[Finding]:
+    found, at, end = 0, record.start, record.start + record.size
+    if not record.crc:  # torch can be told to leave checksums out
+        return []
+    while at < end:
+        piece = source.read(at, min(AT_ONCE, end - at))
+        found, at = zlib.crc32(piece, found), at + len(piece)
+    if found == record.crc:
+        return []
+    where = f"{source.where}: record {shown(record.name)}"
+    return [finding("files.checksum", where, expected=f"{record.crc:08x}", found=f"{found:08x}")]
 
 
 def read_header(source: Source) -> PthHeader:
@@ -65,7 +85,14 @@ def read_header(source: Source) -> PthHeader:
         where = f"{source.where}: record {shown(idle[0])}"
         findings.append(finding("files.idle-record", where, found=f"{len(idle)} of {len(records)} records"))
     notes = [f"{len(strides)} tensors are not stored row after row, such as {shown(name)}" for name in [*strides][:1]]
-    return PthHeader(source=source, tensors=tensors, strides=strides, findings=tuple(findings), notes=tuple(notes))
+    return PthHeader(
+        source=source,
+        tensors=tensors,
+        strides=strides,
+        storages=tuple(records[name] for name in sorted(used)),
+        findings=tuple(findings),
+        notes=tuple(notes),
+    )
 
 
 def _root(records: Mapping[str, Record], source: Source) -> str:

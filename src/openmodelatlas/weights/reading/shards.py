@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class StoredFile(Protocol):
-    """What the reader of one file gives: its tensors, what is wrong with it all the same, and their values."""
+    """What the reader of one file gives: its tensors, what is wrong with it all the same, their values, and what is
+    damaged when all of it is read."""
 
     @property
     def source(self) -> Source: ...
@@ -34,6 +35,8 @@ class StoredFile(Protocol):
     def notes(self) -> tuple[str, ...]: ...
 
     def read(self, tensor: StoredTensor, start: int = 0, end: int | None = None) -> "Tensor": ...
+
+    def damaged(self) -> list[Finding]: ...
 
 
 @dataclass(kw_only=True)
@@ -87,6 +90,11 @@ class Shards(Opened):
         """In its own type. CheckpointError for numbers of less than eight bits."""
         file, tensor = self._homes[name]
         return file.read(tensor, start, end)
+
+    def by_values(self) -> list[Finding]:
+        """The checksums that files have, held against all of their bytes."""
+        files = {file.source.where: file for file, _ in self._homes.values()}
+        return [flaw for file in files.values() for flaw in file.damaged()]
 
     def close(self) -> None:
         """Nothing is held open between reads."""
