@@ -32,7 +32,7 @@ def described(header: Header, scheme: Scheme, family: str) -> Variant:
     nearest = min(known, key=lambda variant: _strangeness(header, variant, table, common))
     changed = {}
     for reading in readings(header.metadata, nearest, table):
-        if hasattr(nearest.config, reading.field):
+        if hasattr(nearest.config, reading.field) and (reading.stated or reading.field not in changed):
             own = getattr(nearest.config, reading.field)
             _check(reading.field, reading.key, reading.value, header.path, type(own))
             changed[reading.field] = _decimal(reading.value) if type(own) is float else reading.value

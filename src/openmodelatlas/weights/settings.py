@@ -50,7 +50,10 @@ def same(value: Any, expected: Any) -> bool:
 
 
 def readings(settings: Mapping[str, Any], variant: Variant, table: NameTable) -> list[Reading]:
-    """Every key that is read into a number of the model, stated or meant."""
+    """Every key that is read into a number of the model, stated or meant.
+
+    A number that one key states and the absence of another makes a different one is there twice: programs that look
+    for the other key alone compute it."""
     named = _stated(settings, table)
     found = []
     for key, value in settings.items():
@@ -61,12 +64,13 @@ def readings(settings: Mapping[str, Any], variant: Variant, table: NameTable) ->
         found.append(Reading(key, field, _allowed(name, field, variant, table), value, True))
     if (inner := inner_width(settings, table)) is not None:
         found.append(Reading(table.width["multiple"], "intermediate_size", _width(variant), inner, True))
-    covered = {reading.field for reading in found}
+    said = {reading.field: reading.value for reading in found}
     for key, value in _meant(named, table).items():
         field = table.read[key]
         expected = _number(variant, field)
-        if field not in covered and expected is not None:
-            covered.add(field)
+        against = field in said and key in table.derived and not same(said[field], value)
+        if expected is not None and (field not in said or against):
+            said[field] = value
             found.append(Reading(key, field, (expected,), value, False))
     return found
 
