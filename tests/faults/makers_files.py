@@ -94,6 +94,18 @@ def html_page_meta(path: Path, of: Variant) -> Path:
     return folder
 
 
+def lfs_pointer_in_a_shard(path: Path, of: Variant) -> Path:
+    folder = huggingface(path, of)
+    (folder / SHARD.format(2)).write_bytes((lfs_pointer(path / "pointer", of) / "model.safetensors").read_bytes())
+    return folder
+
+
+def settings_are_a_page(path: Path, of: Variant) -> Path:
+    folder = one_file(path, of)
+    (folder / "config.json").write_text("<!doctype html><title>Gated</title>")
+    return folder
+
+
 def empty(path: Path, of: Variant) -> Path:
     return _weights(path, of, b"")
 
@@ -131,8 +143,13 @@ def truncated_gguf(path: Path, of: Variant) -> Path:
 
 
 def by_hand(path: Path, of: Variant, header: Any, data: bytes) -> Path:
+    return by_hand_into(one_file(path, of), header, data)
+
+
+def by_hand_into(folder: Path, header: Any, data: bytes) -> Path:
     raw = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return _weights(path, of, struct.pack("<Q", len(raw)) + raw + data)
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(raw)) + raw + data)
+    return folder
 
 
 def entry(kind: str, shape: list[int], start: int, end: int) -> dict[str, Any]:
@@ -184,6 +201,24 @@ def unknown_type(path: Path, of: Variant) -> Path:
     return by_hand(path, of, {"a": entry("F12", [4], 0, 6)}, bytes(6))
 
 
+def other_order(path: Path, of: Variant) -> Path:
+    """The entries of the header in another order than the bytes."""
+    folder = one_file(path, of)
+    file = folder / "model.safetensors"
+    content = file.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    return by_hand_into(folder, dict(reversed(header.items())), content[end:])
+
+
+def no_tensors(path: Path, of: Variant) -> Path:
+    return by_hand(path, of, {}, b"")
+
+
+def offsets_overflow(path: Path, of: Variant) -> Path:
+    return by_hand(path, of, {"a": entry("U8", [4], (1 << 64) - 2, 1 << 64)}, bytes(4))
+
+
 # files of torch.save
 
 
@@ -200,6 +235,21 @@ class Payload:
 def payload(path: Path, of: Variant) -> Path:
     folder = meta(path, of)
     torch.save({"a": torch.ones(2), "b": Payload(path / "marker")}, folder / "consolidated.00.pth")
+    return folder
+
+
+def payload_of_the_old_form(path: Path, of: Variant) -> Path:
+    folder = meta(path, of)
+    file = folder / "consolidated.00.pth"
+    torch.save({"b": Payload(path / "marker")}, file, _use_new_zipfile_serialization=False)
+    return folder
+
+
+def payload_beside_settings(path: Path, of: Variant) -> Path:
+    """The file of weights that Hugging Face's folders had before safetensors."""
+    folder = one_file(path, of)
+    (folder / "model.safetensors").unlink()
+    torch.save({"b": Payload(path / "marker")}, folder / "pytorch_model.bin")
     return folder
 
 

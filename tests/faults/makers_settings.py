@@ -61,14 +61,36 @@ def theta_missing(path: Path, of: Variant) -> Path:
     return configured(path, of, rope_theta=None, rope_parameters=None)
 
 
+def theta_missing_meta(path: Path, of: Variant) -> Path:
+    return with_params(path, of, rope_theta=None)
+
+
+def theta_missing_of_another(path: Path, of: Variant) -> Path:
+    """The same of a model that differs from the known one."""
+    return with_params(path, of, rope_theta=None, norm_eps=3e-6)
+
+
 def theta_default(path: Path, of: Variant) -> Path:
     return configured(path, of, rope_theta=10000.0)
 
 
-def theta_missing_gguf(path: Path, of: Variant) -> Path:
+def _without(path: Path, of: Variant, *endings: str) -> Path:
+    """A GGUF file without the settings whose keys end so."""
     made = tiny.file(of)
-    settings = {key: value for key, value in made.metadata.items() if not key.endswith("rope.freq_base")}
+    settings = {key: value for key, value in made.metadata.items() if not key.endswith(endings)}
     return write(path, File(settings, made.tensors))
+
+
+def theta_missing_gguf(path: Path, of: Variant) -> Path:
+    return _without(path, of, "rope.freq_base")
+
+
+def epsilon_missing_gguf(path: Path, of: Variant) -> Path:
+    return _without(path, of, "layer_norm_rms_epsilon")
+
+
+def head_dim_missing_gguf(path: Path, of: Variant) -> Path:
+    return _without(path, of, "attention.key_length", "attention.value_length")
 
 
 def scaling_missing(path: Path, of: Variant) -> Path:
@@ -92,6 +114,25 @@ def _rope(of: Variant) -> dict[str, Any]:
 
 def rope_parameters(path: Path, of: Variant) -> Path:
     return configured(path, of, rope_theta=None, rope_parameters=_rope(of))
+
+
+def rope_by_kind(path: Path, of: Variant) -> Path:
+    return configured(path, of, rope_theta=None, rope_parameters={"full_attention": _rope(of)})
+
+
+def rope_by_two_kinds(path: Path, of: Variant) -> Path:
+    """Blocks of two kinds with a base each, as v5 writes them."""
+    local = {"rope_type": "default", "rope_theta": of.config.rope_local_base_freq}
+    kinds = {"full_attention": _rope(of), "sliding_attention": local}
+    return configured(path, of, rope_theta=None, rope_local_base_freq=None, rope_parameters=kinds)
+
+
+def rope_of_kinds_exchanged(path: Path, of: Variant) -> Path:
+    folder = rope_by_two_kinds(path, of)
+    kinds = json.loads((folder / "config.json").read_text())["rope_parameters"]
+    full, sliding = kinds["full_attention"], kinds["sliding_attention"]
+    edit(folder / "config.json", {"rope_parameters": {"full_attention": sliding, "sliding_attention": full}})
+    return folder
 
 
 def rope_type_default(path: Path, of: Variant) -> Path:
@@ -139,6 +180,11 @@ def key_heads_of_a_list(path: Path, of: Variant) -> Path:
     return with_params(path, of, n_kv_heads=2)
 
 
+def settings_of_a_list(path: Path, of: Variant) -> Path:
+    """All that such a list has: fewer key heads, a width that follows from a factor, a newer base."""
+    return with_params(path, of, n_kv_heads=2, ffn_dim_multiplier=1.3, multiple_of=32, rope_theta=500000.0)
+
+
 def layers_too_few(path: Path, of: Variant) -> Path:
     return configured(path, of, num_hidden_layers=1)
 
@@ -178,6 +224,19 @@ def tied_with_its_copy(path: Path, of: Variant) -> Path:
 def ends_disagree(path: Path, of: Variant) -> Path:
     folder = huggingface(path, of)
     edit(folder / "generation_config.json", {"eos_token_id": [2, 3]})
+    return folder
+
+
+def ends_of_the_tokenizer(path: Path, of: Variant) -> Path:
+    folder = huggingface(path, of)
+    edit(folder / "tokenizer_config.json", {"eos_token": "<|unused1|>"})
+    return folder
+
+
+def more_ends_for_generation(path: Path, of: Variant) -> Path:
+    """Settings of generation that stop at the configuration's end, and at another token too."""
+    folder = huggingface(path, of)
+    edit(folder / "generation_config.json", {"eos_token_id": [0, 3]})
     return folder
 
 

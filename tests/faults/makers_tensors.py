@@ -1,7 +1,10 @@
 """Checkpoints whose tensors are missing, too many, misshapen, or hold what they must not."""
 
+import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import made_checkpoints
 import numpy as np
@@ -84,7 +87,12 @@ def expert_transposed(path: Path, of: Variant) -> Path:
     return changed(path, of, lambda w: w | {name: w[name].T.contiguous()})
 
 
-def experts_fused(path: Path, of: Variant) -> Path:
+def expert_matrices_transposed(path: Path, of: Variant) -> Path:
+    """The downs of all experts, as one release of the family's maker has them."""
+    return changed(path, of, lambda w: {n: t.T.contiguous() if n.endswith(".w2.weight") else t for n, t in w.items()})
+
+
+def experts_fused(path: Path, of: Variant, order: tuple[int, int] = (0, 1)) -> Path:
     """As transformers keeps them in memory: one tensor for the gates and ups of all experts, one for the downs."""
 
     def fuse(weights: Weights) -> Weights:
@@ -93,11 +101,27 @@ def experts_fused(path: Path, of: Variant) -> Path:
             old, new = f"model.layers.{layer}.block_sparse_moe", f"model.layers.{layer}.mlp"
             each = [[weights[f"{old}.experts.{e}.w{k}.weight"] for e in range(4)] for k in (1, 2, 3)]
             gate, down, up = map(torch.stack, each)
-            found |= {f"{new}.experts.gate_up_proj": torch.cat([gate, up], 1).contiguous()}
+            found |= {f"{new}.experts.gate_up_proj": torch.cat([(gate, up)[n] for n in order], 1).contiguous()}
             found |= {f"{new}.experts.down_proj": down, f"{new}.gate.weight": weights[f"{old}.gate.weight"]}
         return found
 
     return changed(path, of, fuse)
+
+
+def experts_fused_beside_apart(path: Path, of: Variant) -> Path:
+    made_checkpoints.huggingface_folder(path / "original", of)
+    return experts_fused(path, of)
+
+
+def experts_fused_ups_first(path: Path, of: Variant) -> Path:
+    made_checkpoints.huggingface_folder(path / "original", of)
+    return experts_fused(path, of, order=(1, 0))
+
+
+def float8(path: Path, of: Variant) -> Path:
+    """Matrices of blocks in eight bits with no scales, which a cast leaves."""
+    kind = torch.float8_e4m3fn
+    return changed(path, of, lambda w: {n: t.to(kind) if n.endswith("_proj.weight") else t for n, t in w.items()})
 
 
 def bfloat16(path: Path, of: Variant) -> Path:
@@ -114,6 +138,17 @@ def key_heads_twice(path: Path, of: Variant) -> Path:
             weights[name] = weight.reshape(2, -1, 64).repeat_interleave(2, 0).reshape(-1, 64).contiguous()
     torch.save(weights, folder / "consolidated.00.pth")
     made_checkpoints.write_json(folder / "params.json", made_checkpoints.settings(of, "meta") | {"n_kv_heads": 4})
+    return folder
+
+
+def meta_shares_of_four(path: Path, of: Variant) -> Path:
+    return made_checkpoints.meta_folder(path / "model", of, ranks=4)
+
+
+def only_the_first_share(path: Path, of: Variant) -> Path:
+    folder = meta_shares_of_four(path, of)
+    for number in (1, 2, 3):
+        (folder / f"consolidated.{number:02}.pth").unlink()
     return folder
 
 
@@ -167,6 +202,31 @@ def tokens_too_many(path: Path, of: Variant) -> Path:
     return _tokens(path, of, 1)
 
 
+def tokens_too_many_huggingface(path: Path, of: Variant) -> Path:
+    folder = one_file(path, of)
+    content = json.loads((folder / "tokenizer.json").read_text())
+    more = {"id": tiny.VOCAB, "content": "<|more|>", "special": True}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    edit(folder / "tokenizer.json", {"added_tokens": [*content["added_tokens"], more | flags]})
+    return folder
+
+
+def _tokenizer(path: Path, of: Variant, **changes: Any) -> Path:
+    """A GGUF file with changes of the settings of its tokenizer; None takes one out."""
+    made = tiny.file(of)
+    settings = made.metadata | {f"tokenizer.ggml.{key}": value for key, value in changes.items()}
+    return write(path, File({key: value for key, value in settings.items() if value is not None}, made.tensors))
+
+
+def cut_missing(path: Path, of: Variant) -> Path:
+    return _tokenizer(path, of, pre=None)
+
+
+def kind_mislabelled(path: Path, of: Variant) -> Path:
+    """A vocabulary of bytes and merges under the word for the older family's pieces."""
+    return _tokenizer(path, of, model="llama")
+
+
 def size_of_the_settings(path: Path, of: Variant) -> Path:
     folder = one_file(path, of)
     edit(folder / "config.json", {"vocab_size": tiny.VOCAB - 8})
@@ -177,6 +237,23 @@ def gain_stored_whole(path: Path, of: Variant) -> Path:
     """Norms that are kept as what is added to one, written as the gain itself; beside it `original`, as it must be."""
     made_checkpoints.huggingface_folder(path / "original", of)
     return changed(path, of, lambda w: {n: t + 1 if n.endswith("norm.weight") else t for n, t in w.items()})
+
+
+def some_gains_stored_whole(path: Path, of: Variant) -> Path:
+    """The same for the norms whose names end in one way alone."""
+    made_checkpoints.huggingface_folder(path / "original", of)
+    ending = ".input_layernorm.weight"
+    return changed(path, of, lambda w: {n: t + 1 if n.endswith(ending) else t for n, t in w.items()})
+
+
+def one_added_twice(path: Path, of: Variant) -> Path:
+    """A GGUF file to whose gains one was added again."""
+    made_checkpoints.huggingface_folder(path / "original", of)
+
+    def again(found: dict[str, np.ndarray]) -> None:
+        found.update({name: array + 1 for name, array in found.items() if name.endswith("norm.weight")})
+
+    return arrays(path, of, again)
 
 
 def gguf_of_the_same(path: Path, of: Variant) -> Path:
