@@ -1,12 +1,15 @@
 """Files that are not whole, not consistent, hostile, or something else altogether."""
 
+import hashlib
 import json
 import os
 import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import made_checkpoints
+import safetensors.torch
 import tiny
 import torch
 from gguf_writer import ARRAY, STRING, U32, File, Tensor, string
@@ -52,8 +55,6 @@ def unknown_to_index(path: Path, of: Variant) -> Path:
 def not_in_its_shard(path: Path, of: Variant) -> Path:
     folder = huggingface(path, of)
     shard = folder / SHARD.format(2)
-    import safetensors.torch
-
     weights = safetensors.torch.load_file(shard)
     del weights[LAST]
     safetensors.torch.save_file(weights, shard)
@@ -255,8 +256,6 @@ def payload_beside_settings(path: Path, of: Variant) -> Path:
 
 def record_too_short(path: Path, of: Variant) -> Path:
     """A tensor whose record in the archive has fewer bytes than the pickle says."""
-    import zipfile
-
     folder = meta(path, of)
     file = folder / "consolidated.00.pth"
     with zipfile.ZipFile(file) as archive:
@@ -276,8 +275,6 @@ def share_absent(path: Path, of: Variant) -> Path:
 
 
 def checklist(path: Path, of: Variant) -> Path:
-    import hashlib
-
     folder = meta(path, of)
     names = ("consolidated.00.pth", "params.json")
     lines = [f"{hashlib.md5((folder / n).read_bytes()).hexdigest()}  {n}" for n in names]

@@ -1,7 +1,7 @@
 """Checkpoints whose tensors are missing, too many, misshapen, or hold what they must not."""
 
-import dataclasses
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,12 +183,17 @@ def block_repeats(path: Path, of: Variant) -> Path:
 
 
 def rope_freqs(path: Path, of: Variant) -> Path:
-    """The divisors of a scaled rotation, as the family's own code has them."""
-    from openmodelatlas.weights.load import frequency_divisors
-
-    made = tiny.file(of)
-    divisors = frequency_divisors(of).numpy()
-    return write(path, File(made.metadata, [*made.tensors, f32("rope_freqs.weight", divisors)]))
+    """The divisors of a scaled rotation, worked out here: short waves stay, long ones are slowed, those between blend."""
+    made, config = tiny.file(of), of.config
+    low, high = config.rope_low_freq_factor, config.rope_high_freq_factor
+    divisors = []
+    for pair in range(config.head_dim // 2):
+        wave = 2 * math.pi * config.rope_theta ** (2 * pair / config.head_dim)
+        turns = config.rope_original_max_position_embeddings / wave
+        share = min(1.0, max(0.0, (turns - low) / (high - low)))
+        divisors.append(1 / (share + (1 - share) / config.rope_factor))
+    stored = f32("rope_freqs.weight", np.array(divisors, np.float32))
+    return write(path, File(made.metadata, [*made.tensors, stored]))
 
 
 def _tokens(path: Path, of: Variant, count: int) -> Path:
