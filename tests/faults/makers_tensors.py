@@ -183,7 +183,7 @@ def block_repeats(path: Path, of: Variant) -> Path:
 
 
 def rope_freqs(path: Path, of: Variant) -> Path:
-    """The divisors of a scaled rotation, worked out here: short waves stay, long ones are slowed, those between blend."""
+    """The divisors of a scaled rotation, worked out here: short waves stay, long ones are slowed, others blend."""
     made, config = tiny.file(of), of.config
     low, high = config.rope_low_freq_factor, config.rope_high_freq_factor
     divisors = []
