@@ -75,6 +75,27 @@ def test_the_bound_holds_and_is_no_wider_than_needed(kind: str) -> None:
     assert 0.5 * most < worst < most
 
 
+@pytest.mark.parametrize("kind", MEASURED)
+def test_what_quantising_loses_goes_to_both_sides(kind: str) -> None:
+    for name, values in distributions().items():
+        found = loss(torch.from_numpy(values), torch.from_numpy(through(kind, values)), kind)
+        assert found.explained, (name, found)
+
+
+def test_errors_of_one_sign_and_a_factor_are_not_explained() -> None:
+    """Four bits in steps of an eighth, by hand: zero points off by one move every value by a step."""
+    original = torch.randn(64, 64, generator=torch.Generator().manual_seed(1)).clamp(-1, 0.875)
+    rounded = (original * 8).round() / 8
+    for kind in ("GPTQ 4-bit", "Q4_K"):  # one that was not measured, and one that was
+        assert loss(original, rounded, kind).explained
+        moved = loss(original, rounded - 0.125 * 0.9, kind)
+        assert moved.lean == pytest.approx(-0.95, abs=0.02)
+        assert not moved.explained
+        larger = loss(original, rounded * 1.15, kind)
+        assert larger.factor == pytest.approx(1.15, abs=0.01)
+        assert not larger.explained
+
+
 def test_a_loss_is_placed_at_its_worst_block() -> None:
     original = torch.ones(4, 64)
     stored = original.clone()

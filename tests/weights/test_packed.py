@@ -111,6 +111,55 @@ def test_gptq_with_inputs_out_of_order(tmp_path: Path) -> None:
     assert np.allclose(unpacked(path)[0].numpy(), expected, rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize(
+    ("act_order", "changed", "expected", "found"),
+    [
+        (False, {5: 1}, "groups in turn, as desc_act says", "another order"),
+        (True, {5: 1}, None, None),
+        (True, {5: -1}, "groups 0 to 1", "group -1"),
+        (True, {5: 1 << 30}, "groups 0 to 1", f"group {1 << 30}"),
+    ],
+)
+def test_groups_that_are_not_there_or_not_in_turn(
+    tmp_path: Path, act_order: bool, changed: dict[int, int], expected: str | None, found: str | None
+) -> None:
+    parts, _ = gptq(4, 32)
+    for place, group in changed.items():
+        parts["g_idx"][place] = group
+    path = folder(tmp_path, parts, settings("gptq", bits=4, group_size=32, sym=False, desc_act=act_order))
+    report = verify(path, values=True).report
+    flaws = [(flaw.expected, flaw.found) for flaw in report.findings if flaw.code == "tensors.packed-state"]
+    assert flaws == ([] if expected is None else [(expected, found)])
+    lost = [flaw.where for flaw in report.findings if flaw.code == "values.unreadable"]
+    assert lost == ([f"{NAME}.g_idx"] if found is not None and found.startswith("group") else [])
+
+
+@pytest.mark.parametrize(
+    ("factor", "version", "code", "words"),
+    [
+        (1.0, "gptq", None, ""),
+        (1.0, "gptq_v2", "against.one-sided", "values that are larger: the mean of the errors is 0."),
+        (1.3, "gptq", "against.scaled", "the original's values times 1.3, and rounded"),
+    ],
+)
+def test_against_what_was_packed(tmp_path: Path, factor: float, version: str, code: str | None, words: str) -> None:
+    """Zero points read by the other version's rule move every value by a step, which is less than four bits may lose."""
+    parts, _ = gptq(4, 64)
+    parts["qzeros"] = torch.from_numpy(packed_bits(np.full((64, 1), 6), 4).T.copy())
+    scales = parts["scales"].float().numpy()
+    numbers = DRAW.integers(0, 16, (64, 64))
+    parts["qweight"] = torch.from_numpy(packed_bits(numbers, 4))
+    weight = ((numbers + DRAW.uniform(-0.5, 0.5, (64, 64)) - 7) * scales).T
+    parts["scales"] = (parts["scales"].float() * factor).half()
+    keys = {"bits": 4, "group_size": 64, "sym": False, "desc_act": False}
+    path = folder(tmp_path / "b", parts, settings("gptq", **keys, checkpoint_format=version))
+    original = folder(tmp_path / "a", {"weight": torch.from_numpy(weight).float()}, {})
+    report = verify(path, against=original).report
+    flaws = [flaw for flaw in report.findings if flaw.check == "against" and flaw.code != "against.setting"]
+    assert [flaw.code for flaw in flaws] == ([] if code is None else [code])
+    assert all(words in flaw.found for flaw in flaws)
+
+
 @pytest.mark.parametrize("stored_first", [True, False])
 def test_the_values_tell_which_version_a_symmetric_file_has(tmp_path: Path, stored_first: bool) -> None:
     """Fault of a format field that lies: 7 throughout is the first version, 8 the second, whatever is stated."""

@@ -18,7 +18,7 @@ from openmodelatlas.verify.against_tokenizer import compare_tokenizers
 from openmodelatlas.verify.held import held
 from openmodelatlas.verify.outcome import Outcome, outcome
 from openmodelatlas.weights.identify import identify
-from openmodelatlas.weights.losses import Loss, loss
+from openmodelatlas.weights.losses import MOST_LEAN, Loss, loss
 from openmodelatlas.weights.naming import name_table
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.reading.plain import TYPES
@@ -144,7 +144,7 @@ def fit(original: Tensor, stored: Tensor, kinds: tuple[str, str], slack: float =
         return Fit(how="equal")
     if kinds[1] not in TYPES:
         lost = loss(exact, other, kinds[1])
-        return Fit(how=f"within what {kinds[1]} loses" if lost.share <= 1.0 else None, loss=lost)
+        return Fit(how=f"within what {kinds[1]} loses" if lost.explained else None, loss=lost)
     if torch.equal(original.to(stored.dtype).double(), stored.double()):
         return Fit(how=f"rounded to {kinds[1]}")
     if slack and bool(((exact - other).abs() <= slack).all()):
@@ -199,18 +199,28 @@ def _exchanged(a: _Side, b: _Side, unit: Unit, stored: Tensor, fits: Callable[[T
 def _unexplained(original: Tensor, stored: Tensor, kinds: tuple[str, str], where: str) -> Finding:
     exact, other = original.to(torch.float32), stored.to(torch.float32)
     if kinds[1] not in TYPES:
-        lost = loss(exact, other, kinds[1])
-        expected = f"errors that {kinds[1]} explains"
-        found = (
-            f"{lost.share:.3g} times as much in the block at [{lost.row}, {lost.column}]; relative {lost.relative:.3g}"
-        )
-        return finding("against.beyond-bound", where, expected=expected, found=found)
+        return _not_lost(loss(exact, other, kinds[1]), kinds[1], where)
     wrong = exact != other
     at = tuple(wrong.nonzero()[0].tolist())
     values = f"{float(exact[at])!r} at {_first(wrong)}", f"{float(other[at])!r}"
     near = torch.allclose(exact, other, rtol=2.0**-6, atol=0.0) and original.dtype != stored.dtype
     code = "against.rounding" if near else "against.differs"
     return finding(code, where, expected=values[0], found=f"{values[1]}; {_differ(wrong)}")
+
+
+def _not_lost(lost: Loss, kind: str, where: str) -> Finding:
+    """What is wrong with a quantised tensor beside what its type loses."""
+    expected = f"errors that {kind} explains"
+    if not lost.share <= 1.0:
+        found = f"{lost.share:.3g} times as much in the block at [{lost.row}, {lost.column}]"
+        found += f"; relative {lost.relative:.3g}"
+        return finding("against.beyond-bound", where, expected=expected, found=found)
+    if abs(lost.lean) > MOST_LEAN:
+        side = "larger" if lost.lean > 0 else "smaller"
+        found = f"values that are {side}: the mean of the errors is {abs(lost.lean):.2f} of their root mean square"
+        return finding("against.one-sided", where, expected=expected, found=found)
+    found = f"the original's values times {lost.factor:.3g}, and rounded"
+    return finding("against.scaled", where, expected=expected, found=found)
 
 
 def _first(wrong: Tensor) -> str:

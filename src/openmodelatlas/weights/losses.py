@@ -12,6 +12,9 @@ from torch import Tensor
 from openmodelatlas.weights.reading.ggml import BY_NAME
 
 SMALLEST_BLOCK = 32
+MOST_LEAN, LEAST_FACTOR = 0.5, 0.1
+SMALLEST_LEAN, FEWEST = 2.0**-10, 256
+"""Means below that share of the values, or of fewer numbers, say nothing."""
 FARTHEST = 0.5
 """For a type of which no loss was measured: the root mean square error as a share of the values' own."""
 
@@ -21,12 +24,23 @@ class Loss:
     """How far a quantised tensor is from its original.
 
     `share`: of what its type may lose, in the worst block (above 1: too much); `row`, `column`: where that block
-    begins; `relative`: the root mean square of the errors over that of the original's values."""
+    begins; `relative`: the root mean square of the errors over that of the original's values; `lean`: their mean over
+    their root mean square, where that is more than a rounded scale explains; `factor`: by which the values are the
+    original's, as nearly as a factor tells."""
 
     share: float
     row: int
     column: int
     relative: float
+    lean: float
+    factor: float
+
+    @property
+    def explained(self) -> bool:
+        """Whether quantising alone loses this much: to both sides alike, and without making all values larger or
+        smaller by more than few levels do, which is about the square of what is lost."""
+        near = abs(self.factor - 1.0) <= LEAST_FACTOR + self.relative**2
+        return self.share <= 1.0 and abs(self.lean) <= MOST_LEAN and near
 
 
 @functools.cache
@@ -49,11 +63,22 @@ def loss(original: Tensor, stored: Tensor, kind: str) -> Loss:
     relative = float(error.square().mean().sqrt()) / size if size else float(bool(error.any()))
     limits = bound(kind)
     width = original.shape[-1]
+    lean, factor = _lean(stored.double() - exact, size), _factor(exact, stored.double())
     if limits is None or width % limits[0]:
-        return Loss(share=relative / FARTHEST, row=0, column=0, relative=relative)
+        return Loss(share=relative / FARTHEST, row=0, column=0, relative=relative, lean=lean, factor=factor)
     blocks = error.reshape(-1, limits[0]).amax(1)
     largest = exact.abs().reshape(-1, limits[0]).amax(1) * limits[1]
     shares = torch.where(blocks == 0, 0.0, blocks / largest).nan_to_num(nan=float("inf"))
     worst = int(shares.argmax())
     row, column = divmod(worst * limits[0], width)
-    return Loss(share=float(shares[worst]), row=row, column=column, relative=relative)
+    return Loss(share=float(shares[worst]), row=row, column=column, relative=relative, lean=lean, factor=factor)
+
+
+def _lean(error: Tensor, size: float) -> float:
+    mean, spread = float(error.mean()), float(error.square().mean().sqrt())
+    return mean / spread if abs(mean) > SMALLEST_LEAN * size and error.numel() >= FEWEST else 0.0
+
+
+def _factor(exact: Tensor, stored: Tensor) -> float:
+    power = float(exact.square().sum())
+    return float((exact * stored).sum()) / power if power and exact.numel() >= FEWEST else 1.0

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from openmodelatlas.errors import CheckpointError
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, StoredTensor
 from openmodelatlas.weights.opened import Opened
@@ -22,7 +23,7 @@ def gptq(opened: Opened, settings: Mapping[str, Any]) -> Layout:
     """Inputs packed along the first axis. Stored zero points are one too small in the first version of the layout and
     exact in the second; where a symmetric file's values tell which it is, they count."""
     found = Layout()
-    zeros = _Zeros(opened, settings)
+    zeros, orders = _Zeros(opened, settings), _Orders(opened, settings)
     for base, parts in Packed(opened, ".qweight").groups((WORDS, ZEROS, SCALES), (GROUPS,)):
         if missing_parts(found, base, parts, (WORDS, ZEROS, SCALES)):
             continue
@@ -36,7 +37,9 @@ def gptq(opened: Opened, settings: Mapping[str, Any]) -> Layout:
         read = _Gptq(opened, parts, bits, inputs, zeros)
         found.shown.append(Shown(tensor=tensor, read=in_pieces(read.rows, tensor.shape)))
         zeros.packed.append((base, parts[ZEROS], bits, outputs))
-    found.by_values = zeros.findings
+        if GROUPS in parts:
+            orders.packed.append((base, parts[GROUPS], inputs, parts[SCALES].shape[0]))
+    found.by_values = lambda: [*zeros.findings(), *orders.findings()]
     return found
 
 
@@ -129,6 +132,37 @@ class _Zeros:
         return found
 
 
+class _Orders:
+    """Of which group each input is: one that is there, and the next in turn where the settings say so."""
+
+    def __init__(self, opened: Opened, settings: Mapping[str, Any]) -> None:
+        self._opened, self._in_turn = opened, settings.get("desc_act") is False
+        self.packed: list[tuple[str, StoredTensor, int, int]] = []
+
+    def findings(self) -> list[Finding]:
+        """Where the values say otherwise."""
+        found = []
+        for base, groups, inputs, count in self.packed:
+            order, where = self._opened.values(groups.name).to(torch.int64), f"{base}.{GROUPS}"
+            if beyond := _beyond(order, count):
+                expected = f"groups 0 to {count - 1}"
+                found.append(finding("tensors.packed-state", where, expected=expected, found=f"group {beyond[0]}"))
+            elif self._in_turn and not torch.equal(order, _in_turn(inputs, count)):
+                expected = "groups in turn, as desc_act says"
+                found.append(finding("tensors.packed-state", where, expected=expected, found="another order"))
+        return found
+
+
+def _in_turn(inputs: int, count: int) -> Tensor:
+    return torch.arange(inputs) // -(-inputs // count)
+
+
+def _beyond(order: Tensor, count: int) -> list[int]:
+    """Groups that there are no scales of."""
+    beyond: list[int] = order[(order < 0) | (order >= count)].tolist()
+    return beyond
+
+
 class _Gptq:
     def __init__(
         self, opened: Opened, parts: Mapping[str, StoredTensor], bits: int, inputs: int, zeros: _Zeros
@@ -148,6 +182,15 @@ class _Gptq:
         return ((numbers - zeros[group]).to(torch.float32) * scales[:, start:end][group]).T.contiguous()
 
     def _groups(self, count: int) -> Tensor:
-        if GROUPS in self._parts:
-            return self._opened.values(self._parts[GROUPS].name).to(torch.int64).clamp(0, count - 1)
-        return torch.arange(self._inputs) // -(-self._inputs // count)
+        if GROUPS not in self._parts:
+            return _in_turn(self._inputs, count)
+        where, order = self._parts[GROUPS].name, self._opened.values(self._parts[GROUPS].name).to(torch.int64)
+        if beyond := _beyond(order, count):
+            raise CheckpointError(
+                "an input is of a group without scales",
+                where=where,
+                expected=f"groups 0 to {count - 1}",
+                found=beyond[0],
+                code="values.unreadable",
+            )
+        return order
