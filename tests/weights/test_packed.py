@@ -143,7 +143,7 @@ def test_groups_that_are_not_there_or_not_in_turn(
     ],
 )
 def test_against_what_was_packed(tmp_path: Path, factor: float, version: str, code: str | None, words: str) -> None:
-    """Zero points read by the other version's rule move every value by a step, which is less than four bits may lose."""
+    """Zero points read by the other version's rule move every value by a step: less than four bits may lose."""
     parts, _ = gptq(4, 64)
     parts["qzeros"] = torch.from_numpy(packed_bits(np.full((64, 1), 6), 4).T.copy())
     scales = parts["scales"].float().numpy()
