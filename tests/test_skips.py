@@ -12,6 +12,7 @@ MAY_SKIP = {
     "fetch/test_fetch_cache.py": "where a cache stands is each platform's own rule",
     "fetch/test_fetch_checkpoints.py": "signals are sent as POSIX has them",
     "models/test_published_configs.py": "the wider set of published configurations is named by OMA_TEST_DATA",
+    "verify/test_verify_published_conflicts.py": "published configurations and their conflicts are in OMA_TEST_DATA",
     "cli/test_commands.py": "a full disk is played by a device of Linux",
     "verify/test_evidence_checks.py": "the repository's own file needs its download or a clone",
     "verify/test_verify_command.py": "signals are sent as POSIX has them",

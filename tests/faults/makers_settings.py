@@ -180,6 +180,10 @@ def key_heads_of_a_list(path: Path, of: Variant) -> Path:
     return with_params(path, of, n_kv_heads=2)
 
 
+def key_heads_stated_twice(path: Path, of: Variant) -> Path:
+    return configured(path, of, num_key_value_heads=2 * of.config.num_key_value_heads)
+
+
 def settings_of_a_list(path: Path, of: Variant) -> Path:
     """All that such a list has: fewer key heads, a width that follows from a factor, a newer base."""
     return with_params(path, of, n_kv_heads=2, ffn_dim_multiplier=1.3, multiple_of=32, rope_theta=500000.0)

@@ -35,7 +35,8 @@ def check_model(
     """Which model of the atlas it is, or in what it differs from the nearest. With `values`, whether its key heads are
     copies of fewer."""
     nearest = identity.nearest.name
-    copied = duplicated_heads(opened, held.variant, held.ledger) if values else heads_for_devices(identity)
+    variant, ledger = held.variant, held.ledger
+    copied = duplicated_heads(opened, variant, ledger) if values else heads_for_devices(identity, variant)
     findings = copied + [
         finding("model.differs", f"{d.field} ({d.key})", expected=f"{d.expected} as in {nearest}", found=d.found)
         for d in identity.differences
