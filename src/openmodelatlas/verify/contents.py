@@ -13,6 +13,7 @@ from openmodelatlas.records.report import Finding, Ledger
 from openmodelatlas.verify.generation import generation_findings
 from openmodelatlas.verify.heads import HEADS, duplicated_heads, heads_for_devices
 from openmodelatlas.verify.held import Held
+from openmodelatlas.verify.impossible import impossible
 from openmodelatlas.verify.outcome import Outcome, outcome
 from openmodelatlas.weights.identify import Identity
 from openmodelatlas.weights.ledger import tensor_findings
@@ -36,7 +37,7 @@ def check_model(
     copies of fewer."""
     nearest = identity.nearest.name
     variant, ledger = held.variant, held.ledger
-    copied = duplicated_heads(opened, variant, ledger) if values else heads_for_devices(identity, variant)
+    copied = duplicated_heads(opened, variant, ledger) if values else heads_for_devices(identity, variant, ledger)
     findings = copied + [
         finding("model.differs", f"{d.field} ({d.key})", expected=f"{d.expected} as in {nearest}", found=d.found)
         for d in identity.differences
@@ -122,7 +123,7 @@ def check_configuration(opened: Opened, identity: Identity, held: Held) -> Outco
         notes.append(f"not stated, and by default as {identity.nearest.name} has it: {values}")
     findings += _of("configuration", opened.findings)
     if opened.scheme == "huggingface":
-        findings += generation_findings(opened)
+        findings += generation_findings(opened) + impossible(opened)
         notes += _types(opened, settings)
     detail = ", ".join(f"{columns.count(name)} {name}" for name in names)
     return outcome("configuration", detail, findings, tuple(notes))

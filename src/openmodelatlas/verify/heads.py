@@ -15,16 +15,17 @@ CODE = "model.duplicated-heads"
 KEYS = (".attention.k.weight", ".attention.v.weight")
 
 
-def heads_for_devices(identity: Identity, held: Variant) -> list[Finding]:
-    """A model that is the nearest one but for a multiple of its key heads. `held`: the numbers that its tensors fit; a
-    multiple that the settings alone state is a wrong setting."""
+def heads_for_devices(identity: Identity, variant: Variant, ledger: Ledger) -> list[Finding]:
+    """A model that is the nearest one but for a multiple of its key heads. With tensors that fit other numbers, those
+    of `variant`, it is a wrong setting instead."""
     if len(identity.differences) != 1 or identity.differences[0].field != HEADS:
         return []
     [difference] = identity.differences
     stored, own = difference.found, getattr(identity.nearest.config, HEADS, 0)
     if not stored.isdigit() or not own or int(stored) <= own or int(stored) % own:
         return []
-    if getattr(held.config, HEADS, 0) != int(stored):
+    fits = any(row.status == "matched" and (row.parameter or "").endswith(KEYS) for row in ledger.rows)
+    if fits and getattr(variant.config, HEADS, 0) != int(stored):
         return []
     expected = f"{own} as in {identity.nearest.name}"
     found = f"{stored}, which are {int(stored) // own} copies of each if it was saved for {stored} devices"
