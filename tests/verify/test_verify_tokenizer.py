@@ -171,7 +171,7 @@ def test_a_missing_way_of_cutting_is_recovered_from_five_ids_alone() -> None:
         settings = llama_settings(pre=None)
         settings["tokenizer.ggml.tokens"][number] = "<|another|>"
         outcome, _ = checked(settings)
-        assert only(outcome, "tokenizer.unknown-cut").found.endswith("None")
+        assert only(outcome, "tokenizer.unknown-cut").found.endswith("absent")
 
 
 def test_a_mislabelled_way_of_cutting_is_named() -> None:

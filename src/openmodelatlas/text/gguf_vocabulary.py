@@ -78,7 +78,7 @@ def _pre(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[str, tuple[str
             "a way of cutting text that is not known",
             where="tokenizer.ggml.pre",
             expected=", ".join(sorted(CUTS)),
-            found=repr(pre)[:60],
+            found="absent" if pre is None else repr(pre)[:60],
             code="tokenizer.unknown-cut",
         )
     right = LABELS.get(pre)
