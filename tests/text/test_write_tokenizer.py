@@ -101,9 +101,23 @@ def without_extra() -> dict[str, Any]:
     return {key: value[:-1] if isinstance(value, list) else value for key, value in pieces().items()}
 
 
-def test_what_a_form_cannot_say_is_one_error() -> None:
+def test_a_space_behind_tokens_that_text_can_name_is_the_one_difference() -> None:
+    original = from_gguf(pieces())
+    assert write.spaced_apart(original)
+    assert not write.spaced_apart(from_gguf(without_extra()))
+    name = original.tokens[min(original.vocabulary.added)]
+    library = Backend.from_str(write.huggingface_files(original)["tokenizer.json"].decode())
+    assert library.encode("he hell").ids == original.encode("he hell")
+    assert library.encode(f"he {name}he").ids != original.encode(f"he {name}he")
+
+
+def test_a_form_that_does_otherwise_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write, "spaced_apart", lambda _: False)
     with pytest.raises(CheckpointError, match=r"no way to write this tokenizer as tokenizer\.json; .* as it does here"):
         write.huggingface_files(from_gguf(pieces()))
+
+
+def test_what_a_form_cannot_say_is_one_error() -> None:
     with pytest.raises(CheckpointError, match=r"no way to write this tokenizer as tokenizer\.model"):
         write.ranks_file(from_gguf(tiny.tokenizer()), None)
 
