@@ -9,7 +9,7 @@ from openmodelatlas.models import shallow, variants
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Header
 from openmodelatlas.weights.naming import NameTable, Scheme, has_names, name_table
-from openmodelatlas.weights.settings import readings, same
+from openmodelatlas.weights.settings import printable, readings, same
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +39,28 @@ def identify(header: Header, scheme: Scheme = "gguf", candidates: Mapping[str, V
     taken = _nearest(header, [table for table in tables.values() if belongs(header, table)])
     found = [(name, v, differences(header, v, scheme)) for name, v in pool.items() if v.family in taken]
     if not found:
-        key = next(iter(tables.values())).identity[0]
-        known = ", ".join(sorted({str(value) for table in tables.values() for value in _identities(table, key)}))
-        raise CheckpointError(
-            "not an architecture of the atlas",
-            where=header.path,
-            expected=known,
-            found=repr(header.metadata.get(key)),
-        )
+        raise _stranger(header, list(tables.values()))
     nearest = min(found, key=lambda entry: len(entry[2]))
     matches = tuple(name for name, _, differing in found if not differing)
     return Identity(matches=matches, nearest=nearest[1], differences=nearest[2])
+
+
+def _stranger(header: Header, tables: list[NameTable]) -> CheckpointError:
+    """The first key that names no architecture of the atlas; all of them, where each names one and not the same."""
+    keys = list(dict.fromkeys(key for table in tables for key in table.identity))
+    names = {
+        key: [value for table in tables if key in table.identity for value in _identities(table, key)] for key in keys
+    }
+    said = {key: header.metadata[key] for key in keys if header.metadata.get(key) is not None}
+    strange = [key for key in said if not any(same(said[key], name) for name in names[key])]
+    key = next(iter(strange), keys[0])
+    chosen = {key: said[key]} if strange else said
+    return CheckpointError(
+        "not an architecture of the atlas",
+        where=header.path,
+        expected=", ".join(sorted({printable(name) for name in names[key]})),
+        found=", ".join(f"{name} {printable(value)}" for name, value in chosen.items()) or f"no {keys[0]}",
+    )
 
 
 def _identities(table: NameTable, key: str) -> tuple[Any, ...]:
@@ -82,7 +93,7 @@ def differences(header: Header, variant: Variant, scheme: Scheme = "gguf") -> tu
     """Where settings and kinds of tensors in the header contradict the variant; nothing if they do not."""
     table = name_table(variant.family, scheme)
     found = [
-        Difference(field=r.field, key=r.key, expected=r.expected, found=str(r.value))
+        Difference(field=r.field, key=r.key, expected=r.expected, found=printable(r.value))
         for r in readings(header.metadata, variant, table)
         if not r.ok
     ]

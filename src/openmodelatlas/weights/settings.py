@@ -1,6 +1,7 @@
 """The settings that a file states, each in one column: read into a field, held to a value, or ignored with a reason."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from openmodelatlas.weights.shown import shown
 
 LONGEST_VALUE = 120
 LARGEST = 1 << 40
+_MISREAD = re.compile(r"\s*|[-+\d.\[{].*|(?i:true|false|null|nan|inf)")
 ABSENT = "absent"
 ELSEWHERE = {"tokenizer", "reader"}
 """What a key may be read into besides the numbers of a model; who reads it there judges it there."""
@@ -215,12 +217,13 @@ def _held_to(name: str, value: Any, variant: Variant, table: NameTable) -> tuple
 
 
 def printable(value: Any) -> str:
-    """A setting in one line: a long array as its length, a long text cut, control characters escaped."""
+    """A setting in one line: a long array as its length, a long text cut, control characters escaped, and a text that
+    reads as something else in quotes."""
     if isinstance(value, Mapping) and {"array", "length"} <= set(value):
         return f"{value['length']} × {value['array']}"
     if value is None:
         return "null"
-    text = value if isinstance(value, str) and value.isprintable() else repr(value)
+    text = value if isinstance(value, str) and value.isprintable() and not _MISREAD.fullmatch(value) else repr(value)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
