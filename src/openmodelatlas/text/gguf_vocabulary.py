@@ -7,6 +7,7 @@ from openmodelatlas.errors import CheckpointError
 from openmodelatlas.text import sentencepiece
 from openmodelatlas.text.byte_level import CUTS, LABELS, method
 from openmodelatlas.text.known import recognised
+from openmodelatlas.text.merge_order import merge_notes
 from openmodelatlas.text.pieces import PieceMethod, spelling
 from openmodelatlas.text.sentencepiece import BYTE, CONTROL, NORMAL, UNUSED, USER_DEFINED
 from openmodelatlas.text.spelling import ByteSpelling
@@ -53,14 +54,16 @@ def _byte_level(metadata: Mapping[str, Any]) -> Tokenizer:
     cut = CUTS[pre]
     # Programs that read the format add a beginning for Llama 3's way of cutting if the key is absent, for no other.
     special = _special(metadata, len(tokens), assumed=cut.adds_bos)
+    merges = _merges(metadata)
+    apart = vocabulary.control | vocabulary.added | vocabulary.unused
     return Tokenizer(
-        method(vocabulary, _merges(metadata), cut, FORM),
+        method(vocabulary, merges, cut, FORM),
         vocabulary,
         ByteSpelling(),
         special,
         form=FORM,
         chat_template=_template(metadata),
-        notes=note,
+        notes=(*note, *merge_notes(merges, vocabulary.ids, apart)),
     )
 
 

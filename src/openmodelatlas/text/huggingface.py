@@ -11,6 +11,7 @@ from openmodelatlas.records import strict_json
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding
 from openmodelatlas.text.library import LibraryMethod, refused_as
+from openmodelatlas.text.merge_order import merge_notes
 from openmodelatlas.text.shown import shown
 from openmodelatlas.text.spelling import MARK, ByteSpelling, MarkSpelling, Spelling
 from openmodelatlas.text.tokenizer import SpecialTokens, Tokenizer, Vocabulary
@@ -70,10 +71,22 @@ def from_huggingface(beside: Mapping[str, bytes], special: SpecialTokens | None 
         spelling,
         special or SpecialTokens(bos=None, eos=frozenset(), add_bos=False),
         form=FORM,
-        notes=() if random is None else (f"dropout of {random} is for training: merges are not left out here",),
+        notes=(*_dropout(random), *(_merge_notes(content, vocabulary) if isinstance(spelling, ByteSpelling) else ())),
     )
     findings += _added_elsewhere(beside, tokenizer)
     return Built(tokenizer=tokenizer, findings=findings[: 4 * MOST_FINDINGS])
+
+
+def _dropout(share: float | None) -> Iterator[str]:
+    if share is not None:
+        yield f"dropout of {share} is for training: merges are not left out here"
+
+
+def _merge_notes(content: Mapping[str, Any], vocabulary: Vocabulary) -> Iterator[str]:
+    """Of the merges that the library took, in either of the two ways to write them."""
+    rows = content["model"].get("merges") or []
+    merges = [tuple(row) if isinstance(row, list) else row.partition(" ")[::2] for row in rows]
+    return merge_notes(merges, vocabulary.ids, vocabulary.control | vocabulary.added)
 
 
 def around(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
