@@ -37,7 +37,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "a comment": (b"// a\n1", "files.json"),
     "a leading zero": (b"01", "files.json"),
     "a control character": (b'"\x01"', "files.json"),
-    "a byte order mark": (b"\xef\xbb\xbf1", "files.json"),
+    "a byte order mark": (b"\xef\xbb\xbf1", "files.json-encoding"),
     "UTF-16": ('{"a": 1}'.encode("utf-16"), "files.json-encoding"),
     "an overlong form": (b'"\xc0\xaf"', "files.json-encoding"),
     "an encoded surrogate": (b'"\xed\xa0\x80"', "files.json-encoding"),

@@ -470,6 +470,10 @@ def test_no_tokenizer() -> None:
     assert only(outcome, "tokenizer.none")
     outcome, _ = check_text(Made({}, {"tekken.json": b"{}"}, "huggingface"), find(LLAMA_3))
     assert (outcome[0].state, outcome[0].detail) == ("not run", "tekken.json: a form that is not read")
+    outcome, _ = check_text(Made({}, {"tokenizer_config.json": b"{}"}, "huggingface"), find(LLAMA_3))
+    assert only(outcome, "tokenizer.none").found == "only tokenizer_config.json"
+    outcome, _ = check_text(Made({}, {}, "huggingface"), find(LLAMA_3))
+    assert (outcome[0].state, outcome[0].detail) == ("not run", "none stands with the checkpoint")
 
 
 def test_every_entry_of_the_tables_names_models_and_sources() -> None:

@@ -179,6 +179,31 @@ def test_one_file_beside_shards_is_another_checkpoint(sharded: Path) -> None:
     assert f"found '{INDEX}', 'model.safetensors'" in message
 
 
+@pytest.mark.parametrize("beside", ["consolidated.safetensors", "consolidated-00001-of-00001.safetensors"])
+def test_a_publishers_second_form_is_noted_and_can_be_named(sharded: Path, beside: str) -> None:
+    (sharded / "x").mkdir()
+    made.write_safetensors(sharded / "x", made.tensors(OF, "huggingface", seed=1))
+    (sharded / "x" / "model.safetensors").rename(sharded / beside)
+    (sharded / "x").rmdir()
+    with open_files(sharded) as opened:
+        assert opened.notes == (f"'{beside}' stands beside and is not looked at; name it to look at it",)
+        assert {tensor.shard for tensor in opened.header.tensors} == {SHARD.format(n) for n in (1, 2, 3)}
+    with open_files(sharded / beside) as opened:
+        assert {tensor.shard for tensor in opened.header.tensors} == {beside}
+        assert opened.notes == ()
+    (sharded / "config.json").unlink()
+    assert refused(sharded)[0] == "files.several-checkpoints"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_settings_with_a_byte_order_mark(sharded: Path, encoding: str) -> None:
+    path = sharded / "config.json"
+    path.write_text(path.read_text(), encoding=encoding)
+    code, message = refused(sharded)
+    assert code == "files.json-encoding"
+    assert "expected UTF-8, found a byte order mark; save it as UTF-8" in message
+
+
 def test_settings_stand_for_their_folder(tmp_path: Path) -> None:
     hf, meta = made.huggingface_folder(tmp_path / "hf", OF), made.meta_folder(tmp_path / "meta", OF)
     assert open_files(hf / "config.json").scheme == "huggingface"

@@ -1,5 +1,6 @@
 """JSON out of files nobody vouches for: one meaning or an error, and never more depth or digits than sense needs."""
 
+import codecs
 import json
 import math
 import re
@@ -10,6 +11,7 @@ from openmodelatlas.records.findings import refusal
 
 DEEPEST = 127  # as serde_json, which reads these files elsewhere
 MOST_DIGITS = 300
+BYTE_ORDER_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)', re.DOTALL)
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
@@ -21,6 +23,8 @@ LONGEST_EXCERPT = 40
 def parse(data: bytes, where: str) -> Any:
     """The value of a JSON text. NotACheckpoint for text that readers could understand differently: a key that stands
     twice, NaN, a number that overflows, half a character; or that is nested or long beyond sense."""
+    if data.startswith(BYTE_ORDER_MARKS):
+        raise refusal("files.json-encoding", where, expected="UTF-8", found="a byte order mark")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -27,6 +27,8 @@ from openmodelatlas.weights.naming import name_table
 from openmodelatlas.weights.opened import Opened
 
 MOST_FINDINGS = 5
+COMPANIONS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+"""Files that say something of a tokenizer, and are none."""
 NAMES = {"bos": "beginning", "eos": "end", "eot": "end of turn", "eom": "end of message"}
 
 
@@ -82,6 +84,10 @@ def _none(opened: Opened, forms: Forms) -> Outcome:
         return outcome(
             "tokenizer", "none", [finding("tokenizer.none", opened.header.path, expected=expected, found="none")]
         )
+    if companions := [name for name in COMPANIONS if name in opened.beside]:
+        where, found = opened.header.path, f"only {companions[0]}"
+        expected = "tokenizer.json or tokenizer.model"
+        return outcome("tokenizer", "none", [finding("tokenizer.none", where, expected=expected, found=found)])
     return not_run("tokenizer", "none stands with the checkpoint")
 
 

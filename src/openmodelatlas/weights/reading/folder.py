@@ -25,6 +25,7 @@ INDEX_ENDS = (".safetensors.index.json", ".bin.index.json")
 WEIGHT_ENDS = (".safetensors", ".pth", ".bin", ".gguf", ".pt", ".h5", ".msgpack", ".onnx")
 SHARD_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.(?P<end>safetensors|bin)")
 SHARE_NAME = re.compile(r"consolidated\.(?P<number>\d{2})\.pth")
+SECOND_FORM = "consolidated"
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model"
 
 Kind = Literal["index", "shards", "safetensors", "pickle", "meta", "gguf", "gguf parts"]
@@ -48,12 +49,21 @@ def open_folder(folder: Path) -> Opened:
 def the_candidate(place: Place) -> Candidate:
     """The one checkpoint of a place; NotACheckpoint if there is none, or several to choose from."""
     found = candidates(place.names)
+    if len(found) > 1 and SETTINGS[0] in place.names:
+        found = _without_second_form(found)
     if len(found) > 1:
         choices = ", ".join(shown(candidate.name) for candidate in found)
         raise refusal("files.several-checkpoints", place.where, expected="one checkpoint", found=choices)
     if not found:
         _nothing(place)
     return found[0]
+
+
+def _without_second_form(found: list[Candidate]) -> list[Candidate]:
+    """Some publishers put their own program's form of the same weights beside; programs for the settings that stand
+    here do not look at it."""
+    usual = [candidate for candidate in found if not candidate.name.startswith(SECOND_FORM)]
+    return usual if len(usual) == 1 and usual[0].kind in ("index", "shards", "safetensors") else found
 
 
 def candidate_of(place: Place, name: str) -> Candidate | None:
@@ -225,6 +235,9 @@ def open_huggingface(place: Place, candidate: Candidate) -> Opened:
         findings += _numbering(place, candidate)
     if reader is safetensors.read_header and (old := [n for n in place.names if n.startswith("pytorch_model")]):
         notes.append(f"{len(old)} files of pickled weights stand beside and are not looked at, such as {shown(old[0])}")
+    second = [n for n in place.names if n.startswith(SECOND_FORM) and n.endswith(WEIGHT_ENDS)]
+    if second and not candidate.name.startswith(SECOND_FORM):
+        notes.append(f"{shown(second[0])} stands beside and is not looked at; name it to look at it")
     kind = "safetensors" if reader is safetensors.read_header else "PyTorch .bin"
     header = shards.header(kind, place.where, read.files.values(), settings, homes)
     beside = small_files(place)

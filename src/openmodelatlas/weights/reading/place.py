@@ -105,8 +105,8 @@ def read_small(source: Source) -> bytes:
 def read_json(source: Source) -> Any:
     """The content of a JSON file; what stands there instead is named."""
     raw = read_small(source)
-    if raw.lstrip()[:1] not in (b"{", b"["):
-        causes.refuse(source, "a JSON text")
+    if not raw.startswith(strict_json.BYTE_ORDER_MARKS) and raw.lstrip()[:1] not in (b"{", b"["):
+        causes.refuse(source, "an object of JSON")
     return strict_json.parse(raw, source.where)
 
 
