@@ -195,6 +195,12 @@ def test_a_publishers_second_form_is_noted_and_can_be_named(sharded: Path, besid
     assert refused(sharded)[0] == "files.several-checkpoints"
 
 
+def test_a_file_of_settings_is_no_servers_message(sharded: Path) -> None:
+    code, message = refused(sharded / "tokenizer.json")
+    assert code == "files.other-format"
+    assert "expected safetensors, GGUF or .pth, found a JSON text" in message
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_settings_with_a_byte_order_mark(sharded: Path, encoding: str) -> None:
     path = sharded / "config.json"

@@ -54,6 +54,8 @@ def format_of(head: bytes, size: int) -> str | None:
 def refuse(source: Source, expected: str) -> NoReturn:
     """NotACheckpoint for a file that is not `expected`, naming what it is as far as its first bytes tell."""
     head, where = source.read(0, HEAD), source.where
+    if source.name.endswith(".json") and head.lstrip()[:1] in (b"{", b"["):  # what it is said to be
+        raise refusal("files.other-format", where, expected=expected, found="a JSON text")
     raise (
         _stand_in(head, where)
         or _unfinished(source, head, expected)
