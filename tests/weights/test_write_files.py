@@ -1,7 +1,10 @@
 """What is written opens in the library of its format, stands there whole or not at all, and takes little memory."""
 
+import fcntl
+import os
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -255,3 +258,26 @@ def test_memory_does_not_grow_with_the_number_of_layers(tmp_path: Path) -> None:
         size[layers] = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     assert size[16] > 2e8
     assert peaks[16] - peaks[4] < 0.1 * (size[16] - size[4])
+
+
+def test_what_a_killed_process_left_goes_and_nothing_else(tmp_path: Path) -> None:
+    """Of an hour ago: what nobody holds goes; what a process works in, or holds what was to be replaced, stays."""
+    for name in ("dead", "alive", "holding"):
+        (tmp_path / f".oma-part-{name}" / "model").mkdir(parents=True)
+    (tmp_path / ".oma-part-holding" / "old").mkdir()
+    (tmp_path / ".oma-part-link").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    (tmp_path / "elsewhere").mkdir()
+    for path in [*tmp_path.glob(".oma-part-*"), tmp_path / "elsewhere"]:
+        os.utime(path, (time.time() - 3600,) * 2)
+    (tmp_path / ".oma-part-fresh").mkdir()
+    handle = os.open(tmp_path / ".oma-part-alive", os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with written.placed(tmp_path / "out") as new:
+        new.write_bytes(b"whole")
+        os.utime(new.parent, (time.time() - 3600,) * 2)
+        with written.placed(tmp_path / "other") as second:  # does not take the first one's
+            second.write_bytes(b"whole too")
+    os.close(handle)
+    left = {path.name for path in tmp_path.iterdir()}
+    names = ("alive", "holding", "link", "fresh")
+    assert left == {"out", "other", "elsewhere", *(f".oma-part-{name}" for name in names)}
