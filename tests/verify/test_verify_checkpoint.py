@@ -102,7 +102,7 @@ def test_another_architecture_is_a_finding(write: Write) -> None:
     assert failed(done.report) == {"model"}
     assert done.ledger is None
     assert done.report.findings[0].code == "model.unknown"
-    assert "'mamba'" in done.report.findings[0].found
+    assert "general.architecture mamba" in done.report.findings[0].found
 
 
 def test_what_is_no_checkpoint_raises(tmp_path: Path) -> None:
