@@ -87,6 +87,9 @@ class SmallFiles(Mapping[str, bytes]):
             raise KeyError(name)
         return read_small(self.place.source(name))
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # without reading it, as a mapping would
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
