@@ -2,17 +2,15 @@
 
 import copy
 import dataclasses
-import functools
 import json
 import os
-import tomllib
-from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import transformers
+from published_files import SIZES, Published, conflicts, named, published
 
 from openmodelatlas import models
 from openmodelatlas.errors import CheckpointError
@@ -21,28 +19,7 @@ from openmodelatlas.weights.configuration import account_configuration, flat, id
 from openmodelatlas.weights.naming import name_table
 from openmodelatlas.weights.settings import setting_findings
 
-DATA = Path(__file__).parent.parent / "data"
 ABSENT = "absent"
-
-
-class Published(NamedTuple):
-    """A file, whose it is, and which of its keys are known to state something else than the atlas has."""
-
-    name: str
-    model: str
-    config: dict[str, Any]
-    conflicts: Mapping[str, str]
-    trimmed: bool
-
-
-@functools.cache
-def published() -> tuple[Published, ...]:
-    found = []
-    for n, row in enumerate(tomllib.loads((DATA / "published_configs.toml").read_text())["config"]):
-        config = {**row["keys"], **dict.fromkeys(row.get("null", ()))}
-        known = row.get("conflicts", {})
-        found.append(Published(f"{n}-{row['model']}", row["model"], config, known, row.get("trimmed", False)))
-    return tuple(found)
 
 
 PUBLISHED = pytest.mark.parametrize("file", published(), ids=lambda file: file.name)
@@ -191,15 +168,6 @@ def test_a_list_of_blocks_is_held_against_the_blocks(file: Published) -> None:
 
 
 TRIMMED = ("maxtext-hf", "kvfit-trimmed")
-SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
-
-
-def named(folder: str) -> str:
-    """The model that a folder's name says, if it is one of ours."""
-    slug = folder.rpartition("__")[2].partition("@")[0].lower().removeprefix("meta-")
-    for ending in ("-instruct", "-it", "-v0.1"):
-        slug = slug.removesuffix(ending)
-    return slug
 
 
 def verdict(path: Path) -> tuple[str, set[str]]:
@@ -217,12 +185,6 @@ def verdict(path: Path) -> tuple[str, set[str]]:
     if any(difference.field in SIZES for difference in identity.differences):
         return "another size", set()
     return identity.nearest.name, set(against(account_configuration(config, identity.nearest)))
-
-
-@functools.cache
-def conflicts() -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = tomllib.loads((DATA / "config_conflicts.toml").read_text())["conflict"]
-    return rows
 
 
 def known(path: Path, key: str) -> list[str]:

@@ -5,18 +5,17 @@ The files of weights are sparse: headers with the shapes of a model of the atlas
 
 import csv
 import dataclasses
-import functools
 import json
 import os
-import struct
-import tomllib
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import made_checkpoints as made
 import pytest
+import sparse
+from published_files import SIZES, Published, conflicts, named, published
 
 from openmodelatlas import models
 from openmodelatlas.errors import CheckpointError
@@ -24,34 +23,18 @@ from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Report
 from openmodelatlas.verify.checkpoint import verify
 from openmodelatlas.weights.configuration import identify_configuration
-from openmodelatlas.weights.naming import block_pattern, name_table, pieces
 
-DATA = Path(__file__).parent.parent / "data"
 COLLECTION = os.environ.get("OMA_TEST_DATA")
 needs_collection = pytest.mark.skipif(COLLECTION is None, reason="needs OMA_TEST_DATA: a folder of published configs")
 
 
-def sparse(path: Path, of: Variant) -> None:
-    """All tensors of a model, of any size, in a file that takes no room."""
-    names = {row.parameter: row.stored for row in name_table(of.family, "huggingface").tensors}
-    entries, end = {}, 0
-    for parameter, meant in of.build("meta").named_parameters():
-        pattern, index = block_pattern(parameter)
-        stored = pieces(names[pattern], index, meant.shape[0])
-        shape = list(meant.shape[1:] if len(stored) > 1 else meant.shape)
-        for name in stored:
-            begin, end = end, end + 2 * meant.numel() // len(stored)
-            entries[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [begin, end]}
-    raw = json.dumps(entries).encode()
-    with open(path / "model.safetensors", "wb") as out:
-        out.write(struct.pack("<Q", len(raw)) + raw)
-        out.truncate(8 + len(raw) + end)
-
-
-def verified(path: Path, config: Mapping[str, Any], of: Variant) -> Report:
-    sparse(path, of)
-    made.write_json(path / "config.json", config)
-    return verify(path).report
+def verified(path: Path, config: Mapping[str, Any], of: Variant, generation: Any = None) -> Report:
+    folder = path / f"{len(list(path.iterdir()))}"
+    sparse.huggingface_folder(folder, of, 1)
+    made.write_json(folder / "config.json", config)
+    if generation is not None:
+        made.write_json(folder / "generation_config.json", generation)
+    return verify(folder).report
 
 
 def against(report: Report) -> set[str]:
@@ -61,24 +44,6 @@ def against(report: Report) -> set[str]:
     keys = {flaw.where.strip("'") for flaw in report.findings if flaw.code not in follows}
     assert all(flaw.check in ("model", "configuration") for flaw in report.findings), report.findings
     return keys
-
-
-class Published(NamedTuple):
-    name: str
-    model: str
-    config: dict[str, Any]
-    conflicts: Mapping[str, str]
-    trimmed: bool
-
-
-@functools.cache
-def published() -> tuple[Published, ...]:
-    found = []
-    for number, row in enumerate(tomllib.loads((DATA / "published_configs.toml").read_text())["config"]):
-        config = {**row["keys"], **dict.fromkeys(row.get("null", ()))}
-        known, trimmed = row.get("conflicts", {}), row.get("trimmed", False)
-        found.append(Published(f"{number}-{row['model']}", row["model"], config, known, trimmed))
-    return tuple(found)
 
 
 @pytest.mark.parametrize("file", [f for f in published() if not f.trimmed or f.conflicts], ids=lambda file: file.name)
@@ -109,14 +74,6 @@ def test_tensors_that_go_with_the_file_leave_another_model_alone(tmp_path: Path,
 # --- everything that OMA_TEST_DATA holds ---
 
 
-def named(folder: str) -> str:
-    """The model that a folder's name says, if it is one of ours."""
-    slug = folder.rpartition("__")[2].rpartition("/")[2].partition("@")[0].lower().removeprefix("meta-")
-    for ending in ("-instruct", "-it", "-v0.1"):
-        slug = slug.removesuffix(ending)
-    return slug
-
-
 def ours(path: Path, config: dict[str, Any]) -> Variant | None:
     """The model of the atlas that a file is of: by its folder's name, or by all of its sizes."""
     if named(path.parent.name) in models.names():
@@ -125,8 +82,7 @@ def ours(path: Path, config: dict[str, Any]) -> Variant | None:
         identity = identify_configuration(config, path.name)
     except CheckpointError:
         return None
-    sizes = {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size"}
-    return None if sizes & {difference.field for difference in identity.differences} else identity.nearest
+    return None if SIZES & {difference.field for difference in identity.differences} else identity.nearest
 
 
 def of_conflict(conflict: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Variant]]:
@@ -139,11 +95,8 @@ def of_conflict(conflict: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], V
                 yield config, of
 
 
-CONFLICTS = tomllib.loads((DATA / "config_conflicts.toml").read_text())["conflict"]
-
-
 @needs_collection
-@pytest.mark.parametrize("conflict", CONFLICTS, ids=lambda conflict: conflict["why"])
+@pytest.mark.parametrize("conflict", conflicts(), ids=lambda conflict: conflict["why"])
 def test_a_known_conflict_is_reported_as_one(tmp_path: Path, conflict: dict[str, Any]) -> None:
     """Every key of the row is named of some file, beside that model's tensors."""
     named_keys: set[str] = set()
