@@ -18,6 +18,7 @@ from torch import Tensor
 from openmodelatlas.models import tied
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.weights.naming import Scheme, block_pattern, name_table, pieces
+from openmodelatlas.weights.writing.stated import nested
 
 BY_ROWS = ("tok_embeddings", "output", "wq", "wk", "wv", "w1", "w3")
 BY_COLUMNS = ("wo", "w2")
@@ -76,18 +77,7 @@ def settings(of: Variant, scheme: Scheme) -> dict[str, Any]:
             flat[key] = number if rule is None else rule.there[0]
     if scheme == "huggingface":
         flat |= {"bos_token_id": 1, "eos_token_id": 0}
-    return _nested(flat)
-
-
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, setting in flat.items():
-        *sections, last = key.split(".")
-        place = found
-        for section in sections:
-            place = place.setdefault(section, {})
-        place[last] = setting
-    return found
+    return nested(flat)
 
 
 def huggingface_folder(

@@ -158,6 +158,6 @@ def test_ends_that_disagree_are_named_unless_one_file_has_them_all(
     ids = [set(map(int, value if isinstance(value, list) else [value])) for value in values]
     contained = ids[0] <= ids[1] or ids[1] <= ids[0]
     for first, second in ((ids[0], ids[1]), (ids[1], ids[0])):
-        made.write_json(tmp_path / "generation_config.json", {"eos_token_id": sorted(second)})
-        found = verified(tmp_path, {**made.settings(of, "huggingface"), "eos_token_id": sorted(first)}, of)
+        stated = {**made.settings(of, "huggingface"), "eos_token_id": sorted(first)}
+        found = verified(tmp_path, stated, of, {"eos_token_id": sorted(second)})
         assert [flaw.code for flaw in found.findings] == ([] if contained else ["configuration.generation"])

@@ -10,9 +10,9 @@ from openmodelatlas.errors import AtlasError, CheckpointError
 from openmodelatlas.records import strict_json
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding
+from openmodelatlas.records.shown import shown
 from openmodelatlas.text.library import LibraryMethod, refused_as
 from openmodelatlas.text.merge_order import merge_notes
-from openmodelatlas.text.shown import shown
 from openmodelatlas.text.spelling import MARK, ByteSpelling, MarkSpelling, Spelling
 from openmodelatlas.text.tokenizer import SpecialTokens, Tokenizer, Vocabulary
 

@@ -6,7 +6,7 @@ each of its entries is what some merge makes; so a few exceptions are worth a lo
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from openmodelatlas.text.shown import shown
+from openmodelatlas.records.shown import shown
 
 MOST_EXCEPTIONS = 0.01
 """Above that share of all merges the vocabulary has another order, and nothing is to be said of it."""

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from openmodelatlas.records.shown import shown
 from openmodelatlas.text.huggingface import CONFIG, json_object
-from openmodelatlas.text.shown import shown
 from openmodelatlas.text.tokenizer import SpecialTokens, Vocabulary
 
 GENERATION = "generation_config.json"

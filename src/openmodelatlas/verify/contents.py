@@ -10,6 +10,7 @@ from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.catalog import Checkpoint
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, Ledger
+from openmodelatlas.records.shown import shown
 from openmodelatlas.verify.generation import generation_findings
 from openmodelatlas.verify.heads import HEADS, duplicated_heads, heads_for_devices
 from openmodelatlas.verify.held import Held
@@ -21,7 +22,6 @@ from openmodelatlas.weights.load import constant_findings
 from openmodelatlas.weights.naming import name_table
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.settings import assumed, disagreements, readings, setting_findings
-from openmodelatlas.weights.shown import shown
 
 EMBEDDING = "embed.weight"
 STATED_TYPES = ("dtype", "torch_dtype", "text_config.dtype", "text_config.torch_dtype")

@@ -21,7 +21,7 @@ from openmodelatlas.verify.convert_text import Text, converted_text, without
 from openmodelatlas.weights.described import described
 from openmodelatlas.weights.identify import identify
 from openmodelatlas.weights.ledger import account, metadata_findings, tensor_findings
-from openmodelatlas.weights.load import constant_findings
+from openmodelatlas.weights.load import constant_findings, refusal
 from openmodelatlas.weights.naming import Scheme, has_names, name_table
 from openmodelatlas.weights.open import open_checkpoint
 from openmodelatlas.weights.opened import Opened
@@ -195,16 +195,7 @@ def _refuse(opened: Opened, variant: Variant, ledger: Ledger, where: str) -> Non
     found += [flaw for flaw in metadata_findings(ledger) if not _lacks_tokenizer(flaw)]
     found += constant_findings(opened, variant, ledger) if not found else []
     if found:
-        first = found[0]
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise CheckpointError(
-            f"{first.title} at {first.where}{more}",
-            where=where,
-            expected=first.expected,
-            found=first.found,
-            fix="`oma verify` lists everything",
-            code=first.code,
-        )
+        raise refusal(found, where)
 
 
 def _text(original: Opened, variant: Variant, wanted: Wanted) -> Text:

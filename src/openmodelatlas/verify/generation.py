@@ -7,11 +7,11 @@ from typing import Any
 from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding
+from openmodelatlas.records.shown import shown
 from openmodelatlas.records.strict_json import parse
 from openmodelatlas.weights.naming import generation_columns
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.settings import printable
-from openmodelatlas.weights.shown import shown
 
 FILE = "generation_config.json"
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.settings import printable
-from openmodelatlas.weights.shown import shown
 
 PADDING, ROLES = "pad_token_id", ("bos_token_id", "eos_token_id")
 SIZE, TYPE = "vocab_size", ("dtype", "torch_dtype")

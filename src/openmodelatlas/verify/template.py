@@ -6,9 +6,9 @@ from typing import Any
 from openmodelatlas.errors import AtlasError, CheckpointError
 from openmodelatlas.records.findings import finding, of_error
 from openmodelatlas.records.report import Finding
+from openmodelatlas.records.shown import shown
 from openmodelatlas.text.chat import Conversation, render_all
 from openmodelatlas.text.known import Known
-from openmodelatlas.text.shown import shown
 from openmodelatlas.text.templates import Template, default, templates
 from openmodelatlas.text.tokenizer import Tokenizer
 from openmodelatlas.verify.outcome import Outcome, not_run, outcome

@@ -8,11 +8,11 @@ from openmodelatlas.infer.tokenizer import tokenizer_forms
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.findings import finding, of_error
 from openmodelatlas.records.report import Finding
+from openmodelatlas.records.shown import shown
 from openmodelatlas.text import policy
 from openmodelatlas.text.forms import Forms
 from openmodelatlas.text.known import Known, known
 from openmodelatlas.text.policy import ENDS, Stated
-from openmodelatlas.text.shown import shown
 from openmodelatlas.text.tokenizer import Tokenizer
 from openmodelatlas.verify.outcome import Outcome, not_run, outcome
 from openmodelatlas.verify.template import check_template

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from openmodelatlas.errors import AtlasError
 from openmodelatlas.records.findings import finding, of_error
 from openmodelatlas.records.report import Finding
+from openmodelatlas.records.shown import shown
 from openmodelatlas.text.hard_texts import HARD_TEXTS
 from openmodelatlas.text.huggingface import CONFIG, json_object
-from openmodelatlas.text.shown import shown
 from openmodelatlas.text.tokenizer import Tokenizer
 
 MOST_FINDINGS = 3

@@ -10,6 +10,7 @@ from torch import nn
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, Header, Ledger, StoredTensor, TensorRow
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.ledger_causes import blocks_beyond, missing_blocks, other_names
 from openmodelatlas.weights.naming import (
     EXPERT,
@@ -23,7 +24,6 @@ from openmodelatlas.weights.naming import (
     pieces,
 )
 from openmodelatlas.weights.settings import setting_findings, setting_rows
-from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.steps import STACK
 
 ANY = "*"

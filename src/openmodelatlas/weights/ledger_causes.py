@@ -6,8 +6,8 @@ import re
 from openmodelatlas.models import variants
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, Ledger, TensorRow
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.naming import NameTable, Scheme, block_pattern, has_names, name_table
-from openmodelatlas.weights.shown import shown
 
 SCHEMES: tuple[Scheme, ...] = ("gguf", "huggingface", "meta")
 NUMBER = re.compile(r"[0-9]{1,9}")

@@ -72,11 +72,12 @@ def refusal(found: list[Finding], where: str) -> CheckpointError:
     first = found[0]
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return CheckpointError(
-        f"not as the definition has it: {first.where}{more}",
+        f"{first.title} at {first.where}{more}",
         where=where,
         expected=first.expected,
         found=first.found,
         fix="`oma verify` lists everything",
+        code=first.code,
     )
 
 

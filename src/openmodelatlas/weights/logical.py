@@ -7,11 +7,11 @@ from torch import Tensor
 
 from openmodelatlas.models import variants
 from openmodelatlas.records.report import StoredTensor
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights import packed, split
 from openmodelatlas.weights.identify import belongs
 from openmodelatlas.weights.naming import HALF, NameTable, has_names, name_table, numberless
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.view import Shown, View, renamed, whole
 
 

@@ -12,8 +12,8 @@ from openmodelatlas import models
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, MetadataRow
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.naming import NameTable, quantization, quantization_columns
-from openmodelatlas.weights.shown import shown
 
 LONGEST_VALUE = 120
 LARGEST = 1 << 40

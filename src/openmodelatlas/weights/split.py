@@ -11,9 +11,9 @@ from torch import Tensor
 from openmodelatlas.models import variants
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, Ledger, StoredTensor, TensorRow
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.naming import NameTable, block_pattern, has_names, name_table, numberless
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.view import Shown, View, whole
 
 Rule = Literal["rows", "columns", "vocabulary", "copy"]

@@ -93,7 +93,7 @@ def _beginning(tokenizer: "Tokenizer", asked: bool | None) -> str:
 
 def _print(rows: list[dict[str, Any]]) -> None:
     """Ids, what is special, pieces and bytes in columns."""
-    from openmodelatlas.text.shown import shown
+    from openmodelatlas.records.shown import shown
 
     pieces = [shown(bytes.fromhex(row["bytes"]).decode(errors="replace")) for row in rows]
     widest = min(max(map(len, pieces), default=0), 40)

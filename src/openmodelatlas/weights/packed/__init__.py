@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from openmodelatlas.records.findings import finding
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.naming import quantization
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.packed.blocks import four_bits, mlx
@@ -12,7 +13,6 @@ from openmodelatlas.weights.packed.gptq import awq, gptq
 from openmodelatlas.weights.packed.parts import Layout
 from openmodelatlas.weights.packed.scaled import compressed, fp8, int8
 from openmodelatlas.weights.settings import printable
-from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.view import View
 
 Reader = Callable[[Opened, Mapping[str, Any]], Layout]

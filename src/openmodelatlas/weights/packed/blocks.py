@@ -11,10 +11,10 @@ from torch import Tensor
 from openmodelatlas.errors import CheckpointError
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, StoredTensor
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.packed.parts import Layout, Packed, Parts, missing_parts
 from openmodelatlas.weights.packed.words import WORD, in_pieces, repeated, unpacked
-from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.view import Shown, whole
 
 STATES = ("weight.quant_state.bitsandbytes__nf4", "weight.quant_state.bitsandbytes__fp4")

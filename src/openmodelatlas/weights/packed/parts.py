@@ -6,8 +6,8 @@ from typing import Any
 
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import Finding, StoredTensor
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.opened import Opened
-from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.view import Shown
 
 Parts = dict[str, StoredTensor]

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from openmodelatlas.records.findings import finding
 from openmodelatlas.records.report import StoredTensor
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.packed.parts import Layout, Packed, Parts
 from openmodelatlas.weights.packed.words import WORD, in_pieces, repeated, unpacked
-from openmodelatlas.weights.shown import shown
 from openmodelatlas.weights.view import Shown, whole
 
 NARROW = {"F8_E4M3": "FP8 E4M3", "F8_E5M2": "FP8 E5M2", "I8": "int8"}

@@ -5,8 +5,8 @@ from typing import NoReturn
 
 from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.records.findings import refusal
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.reading.source import Source
-from openmodelatlas.weights.shown import shown
 
 HEAD = 1024
 SAFETENSORS, GGUF, ZIP, PICKLE = "safetensors", "GGUF", "a zip archive", "a pickle"

@@ -7,9 +7,9 @@ from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.fetch.progress import Progress, silent
 from openmodelatlas.records.findings import finding, of_error
 from openmodelatlas.records.report import Finding
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.reading.place import LocalPlace, Place
-from openmodelatlas.weights.shown import shown
 
 CHECKLIST = "checklist.chk"
 ALGORITHMS = {32: "md5", 40: "sha1", 64: "sha256", 128: "sha512"}

@@ -9,6 +9,7 @@ from typing import Any, Literal, NoReturn
 from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.records.findings import finding, refusal
 from openmodelatlas.records.report import Finding
+from openmodelatlas.records.shown import printable, shown
 from openmodelatlas.weights.configuration import flat
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.reading import causes, index, pth, safetensors, shards
@@ -17,7 +18,6 @@ from openmodelatlas.weights.reading.gguf_split import PART_NAME as GGUF_PART
 from openmodelatlas.weights.reading.gguf_split import open_parts
 from openmodelatlas.weights.reading.place import LocalPlace, Place, SmallFiles, leads_out, read_json
 from openmodelatlas.weights.reading.source import LocalFile
-from openmodelatlas.weights.shown import printable, shown
 
 FORMATS = "safetensors, GGUF or .pth"
 SETTINGS = ("config.json", "params.json")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.records.findings import finding, refusal
 from openmodelatlas.records.report import Header, StoredTensor
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.reading import causes
 from openmodelatlas.weights.reading.ggml import TYPES
 from openmodelatlas.weights.reading.source import LocalFile, Source
-from openmodelatlas.weights.shown import shown
 
 if TYPE_CHECKING:  # headers are read without torch
     from torch import Tensor

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.records.findings import finding, of_error, refusal
 from openmodelatlas.records.report import Finding, Header, StoredTensor
+from openmodelatlas.records.shown import printable, shown
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.reading.gguf import GGUFFile, open_gguf
-from openmodelatlas.weights.shown import printable, shown
 
 if TYPE_CHECKING:
     from torch import Tensor

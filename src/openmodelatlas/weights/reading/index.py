@@ -7,8 +7,8 @@ from typing import Any
 
 from openmodelatlas.records.findings import finding, refusal
 from openmodelatlas.records.report import Finding, StoredTensor
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.reading.shards import StoredFile
-from openmodelatlas.weights.shown import shown
 
 
 @dataclass(frozen=True, kw_only=True)

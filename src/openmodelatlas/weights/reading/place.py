@@ -9,9 +9,9 @@ from typing import Any
 from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.records import strict_json
 from openmodelatlas.records.findings import refusal
+from openmodelatlas.records.shown import printable
 from openmodelatlas.weights.reading import causes
 from openmodelatlas.weights.reading.source import LocalFile, Source, unreadable
-from openmodelatlas.weights.shown import printable
 
 MOST_ENTRIES = 20_000
 LARGEST_SMALL = 64 << 20

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from openmodelatlas.errors import CheckpointError
 from openmodelatlas.records.report import StoredTensor
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.reading.source import Source
-from openmodelatlas.weights.shown import shown
 
 TYPES = {
     "BOOL": torch.bool,

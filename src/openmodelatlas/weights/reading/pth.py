@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from openmodelatlas.records.findings import finding, refusal
 from openmodelatlas.records.report import Finding, StoredTensor
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.reading import causes
 from openmodelatlas.weights.reading.safetensors import BITS
 from openmodelatlas.weights.reading.source import Source
 from openmodelatlas.weights.reading.tensor_pickle import TensorRecord, read_pickle
 from openmodelatlas.weights.reading.zip_records import Record, read_records
-from openmodelatlas.weights.shown import shown
 
 if TYPE_CHECKING:
     from torch import Tensor

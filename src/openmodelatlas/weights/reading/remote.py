@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from openmodelatlas.errors import NotACheckpoint, UnknownName
 from openmodelatlas.fetch.hub import HubModel, open_model
 from openmodelatlas.records.findings import refusal
+from openmodelatlas.records.shown import printable, shown
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.reading.folder import candidate_of, open_huggingface, the_candidate
 from openmodelatlas.weights.reading.gguf import read_gguf
 from openmodelatlas.weights.reading.place import MOST_ENTRIES, Place
 from openmodelatlas.weights.reading.source import Source, headers_only
-from openmodelatlas.weights.shown import printable, shown
 
 FIRST = 1 << 15  # fetched at once of each file: most headers of shards are shorter
 LARGEST_START = 1 << 28

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from openmodelatlas.records import strict_json
 from openmodelatlas.records.findings import refusal
 from openmodelatlas.records.report import Finding, StoredTensor
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.reading import causes
 from openmodelatlas.weights.reading.source import Source
-from openmodelatlas.weights.shown import shown
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from openmodelatlas.errors import NotACheckpoint
 from openmodelatlas.records.findings import of_error
 from openmodelatlas.records.report import Finding, Header, StoredTensor
+from openmodelatlas.records.shown import printable
 from openmodelatlas.weights.opened import Opened
 from openmodelatlas.weights.reading.source import Source
-from openmodelatlas.weights.shown import printable
 
 if TYPE_CHECKING:
     from torch import Tensor

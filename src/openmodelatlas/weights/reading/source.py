@@ -8,7 +8,7 @@ from typing import Any
 
 from openmodelatlas.errors import CheckpointError, NotACheckpoint
 from openmodelatlas.records.findings import refusal
-from openmodelatlas.weights.shown import printable
+from openmodelatlas.records.shown import printable
 
 
 class Source(ABC):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from openmodelatlas.records.findings import refusal
-from openmodelatlas.weights.shown import shown
+from openmodelatlas.records.shown import shown
 
 STORAGE_TYPES = {
     "DoubleStorage": "F64",

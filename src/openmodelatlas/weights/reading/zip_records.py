@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from openmodelatlas.records.findings import refusal
+from openmodelatlas.records.shown import shown
 from openmodelatlas.weights.reading.source import Source
-from openmodelatlas.weights.shown import shown
 
 LARGEST_DIRECTORY = 8 << 20  # of 100,000 records and more; a share of the largest model has about 1,100
 FARTHEST_END = 65_535 + 22  # the end record with the longest comment
