@@ -11,12 +11,14 @@ import tiny
 import torch
 from gguf_writer import File, Tensor, f32
 
+from openmodelatlas.errors import CheckpointError
 from openmodelatlas.models.variant import Variant
 from openmodelatlas.records.report import Check, Finding
 from openmodelatlas.verify.against import compare
 from openmodelatlas.weights.naming import block_pattern, name_table
 from openmodelatlas.weights.open import open_checkpoint
 from openmodelatlas.weights.reading.ggml import NUMBERS
+from openmodelatlas.weights.reading.gguf import GGUFFile
 
 Write = Callable[..., Path]
 Arrays = dict[str, np.ndarray]
@@ -327,3 +329,18 @@ def test_every_parameter_stands_once() -> None:
     table = {row.parameter: row.stored for row in name_table("llama", "gguf").tensors}
     pattern, index = block_pattern("blocks.0.feed_forward.up.weight")
     assert table[pattern].replace("{i}", str(index)) == UP
+
+
+def test_values_that_cannot_be_read_are_a_finding_of_their_tensor(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = GGUFFile.values
+
+    def refusing(file: GGUFFile, name: str, start: int = 0, end: int | None = None) -> torch.Tensor:
+        if name == V:
+            raise CheckpointError("no way to read the storage type Q9", where=name)
+        return read(file, name, start, end)
+
+    monkeypatch.setattr(GGUFFile, "values", refusing)
+    _, [finding] = against(write, tiny.file(), tiny.file())
+    assert (finding.code, finding.where) == ("against.unreadable", V)

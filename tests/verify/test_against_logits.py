@@ -9,6 +9,7 @@ import tiny
 import torch
 from gguf_writer import File, f32
 
+from openmodelatlas.errors import InputError
 from openmodelatlas.records.report import Check, Finding
 from openmodelatlas.verify.against_logits import compare_logits, divergence
 from openmodelatlas.weights.open import open_checkpoint
@@ -51,3 +52,10 @@ def test_divergence_by_hand_and_a_constant_shift() -> None:
     assert found.largest == pytest.approx(0.5 * np.log(0.5 / 0.75) + 0.5 * np.log(2), rel=1e-6)
     assert found.mean == pytest.approx(found.largest / 2)
     assert found.agree == 1.0
+
+
+def test_a_text_of_one_token_is_refused(write: Write) -> None:
+    path = write()
+    with open_checkpoint(path) as left, open_checkpoint(path) as right:  # noqa: SIM117
+        with pytest.raises(InputError, match="too short a text"):
+            compare_logits(left, right, [1])

@@ -114,3 +114,21 @@ def test_a_type_without_a_measured_loss_is_judged_as_a_whole() -> None:
     assert loss(original, original * 1.1, "unheard of").share == pytest.approx(0.2, rel=1e-3)
     assert loss(original, -original, "unheard of").share == pytest.approx(4.0, rel=1e-3)
     assert loss(torch.zeros(2, 2), torch.zeros(2, 2), "unheard of").share == 0.0
+
+
+def test_a_lost_group_of_a_type_without_a_measured_loss_is_placed() -> None:
+    original = torch.randn(8, 256, generator=torch.Generator().manual_seed(0))
+    step = original.abs().reshape(8, 2, 128).amax(2, keepdim=True) / 7  # four bits a value, a scale for each 128
+    stored = ((original.reshape(8, 2, 128) / step).round() * step).reshape(8, 256)
+    assert loss(original, stored, "unheard of").explained
+    stored[3, 128:] = 0.0
+    found = loss(original, stored, "unheard of")
+    assert not found.explained
+    assert (found.row, found.column) == (3, 128)
+    assert found.share == pytest.approx(1 / 0.75)
+
+
+def test_small_values_beside_a_large_one_may_be_lost() -> None:
+    original = torch.full((2, 256), 0.01)
+    original[:, 0] = 1.0
+    assert loss(original, torch.where(original < 0.1, 0.0, original), "unheard of").share <= 1.0

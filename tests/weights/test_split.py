@@ -136,3 +136,11 @@ def test_a_model_of_half_the_size_is_no_share(tmp_path: Path, monkeypatch: pytes
     found = {flaw.code for flaw in verify(tmp_path).report.findings}
     assert "tensors.shares-absent" not in found
     assert "parameters.count" not in found
+
+
+def test_beside_a_share_that_cannot_be_read_the_others_keep_their_names(tmp_path: Path) -> None:
+    shares(tmp_path, 2)
+    (tmp_path / "consolidated.01.pth").write_bytes(b"PK" + b"x" * 500)
+    found = {flaw.code for flaw in verify(tmp_path).report.findings}
+    assert "files.unknown-format" in found
+    assert "tensors.names" not in found

@@ -65,7 +65,11 @@ def compare(original: Opened, conversion: Opened, progress: Progress = silent) -
     total = sum(a.units.stored(unit).bytes for unit in shared)
     done = 0
     for unit in shared:
-        fit = _fit(a, b, unit)
+        try:
+            fit = _fit(a, b, unit)
+        except CheckpointError as error:
+            findings.append(of_error(error, "against.unreadable", str(unit)))
+            continue
         if fit.how is None:
             apart.append(unit)
         else:

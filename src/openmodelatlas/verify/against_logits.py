@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from openmodelatlas.errors import CheckpointError
+from openmodelatlas.errors import CheckpointError, InputError
 from openmodelatlas.fetch.progress import Progress, silent
 from openmodelatlas.infer.cache import Session
 from openmodelatlas.infer.steady import steady
@@ -60,7 +60,7 @@ def compare_logits(a: Opened, b: Opened, tokens: Sequence[int], progress: Progre
     """Both in float32 on the same tokens, one after the other, so that one model is in memory at a time."""
     tokens = list(tokens)[:MOST_TOKENS]
     if len(tokens) < 2:
-        raise CheckpointError("too short a text to compare probabilities on", expected="2 tokens", found=len(tokens))
+        raise InputError("too short a text to compare probabilities on", expected="2 tokens", found=len(tokens))
     steady()
     run_a = _run(a, tokens, progress)
     run_b = _run(b, tokens, progress)

@@ -18,6 +18,10 @@ SMALLEST_LEAN, FEWEST = 2.0**-10, 256
 FARTHEST = 0.5
 """For a type of which no loss was measured: the root mean square error as a share of the values' own."""
 
+GROUP, MOST_LOST, LEAST_SIZE = 128, 0.75, 0.5
+"""For such a type too: values that are usually quantised together, how much of a block's own values its errors may be,
+and from which size, as a share of the tensor's, a block is looked at."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
@@ -65,13 +69,28 @@ def loss(original: Tensor, stored: Tensor, kind: str) -> Loss:
     width = original.shape[-1]
     lean, factor = _lean(stored.double() - exact, size), _factor(exact, stored.double())
     if limits is None or width % limits[0]:
-        return Loss(share=relative / FARTHEST, row=0, column=0, relative=relative, lean=lean, factor=factor)
+        share, row, column = _unmeasured(exact, error, relative, size)
+        return Loss(share=share, row=row, column=column, relative=relative, lean=lean, factor=factor)
     blocks = error.reshape(-1, limits[0]).amax(1)
     largest = exact.abs().reshape(-1, limits[0]).amax(1) * limits[1]
     shares = torch.where(blocks == 0, 0.0, blocks / largest).nan_to_num(nan=float("inf"))
     worst = int(shares.argmax())
     row, column = divmod(worst * limits[0], width)
     return Loss(share=float(shares[worst]), row=row, column=column, relative=relative, lean=lean, factor=factor)
+
+
+def _unmeasured(exact: Tensor, error: Tensor, relative: float, size: float) -> tuple[float, int, int]:
+    """The share by the tensor as a whole, or by a block of it that is as good as lost; and where that block begins.
+    Blocks of small values count for nothing: a large one beside them may have taken all levels."""
+    width = exact.shape[-1]
+    share = relative / FARTHEST
+    if not size or width % GROUP:
+        return share, 0, 0
+    errors, sizes = (values.square().reshape(-1, GROUP).mean(1).sqrt() for values in (error, exact))
+    lost = torch.where(sizes >= LEAST_SIZE * size, errors / sizes, 0.0).nan_to_num(nan=float("inf"))
+    worst = int(lost.argmax())
+    row, column = divmod(worst * GROUP, width)
+    return max((share, 0, 0), (float(lost[worst]) / MOST_LOST, row, column))
 
 
 def _lean(error: Tensor, size: float) -> float:

@@ -33,7 +33,7 @@ def merge(opened: Opened) -> Opened:
         if mark:
             shares.setdefault(name, {})[file] = tensor
     files = sorted({file for parts in shares.values() for file in parts})
-    if len(files) < 2:
+    if not files:
         return opened
     rules, width = _rules(shares), _width(opened, shares)
     made, findings, copies = [], [], []
